@@ -1,0 +1,225 @@
+/* hetccl: collective communication for clusters whose ranks are not alike.
+ *
+ * C99. This header includes no MPI, CUDA or HIP. Unless a comment says otherwise every function
+ * returns hetcclSuccess or an error code, never throws, prints, aborts or exits, and may be called
+ * from any thread; calls on one communicator from several threads are serialised.
+ * Counts are elements of the given type. Buffers belong to the caller. An output argument is
+ * written only on success. What a call promises in full: doc/semantics.md.
+ */
+#ifndef HETCCL_HETCCL_H_
+#define HETCCL_HETCCL_H_
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HETCCL_MAJOR 0
+#define HETCCL_MINOR 1
+#define HETCCL_PATCH 0
+/* As hetcclGetVersion reports it: major * 10000 + minor * 100 + patch. */
+#define HETCCL_VERSION (HETCCL_MAJOR * 10000 + HETCCL_MINOR * 100 + HETCCL_PATCH)
+
+#if defined(__GNUC__)
+#define HETCCL_API __attribute__((visibility("default")))
+#else
+#define HETCCL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  hetcclSuccess = 0,
+  hetcclUnhandledDeviceError = 1, /* a vendor's runtime failed */
+  hetcclSystemError = 2,          /* the operating system or the transport failed */
+  hetcclInternalError = 3,        /* a fault of this library */
+  hetcclInvalidArgument = 4,      /* refused at once, on this rank; the communicator stays usable */
+  hetcclInvalidUsage = 5,         /* ranks disagree, or the call is not allowed in this state */
+  hetcclRemoteError = 6,          /* another process died or aborted */
+  hetcclInProgress = 7,           /* not complete yet */
+  hetcclTimeout = 8               /* a live process kept silent for HETCCL_TIMEOUT seconds */
+} hetcclResult_t;
+
+/* The first twelve values are NCCL's. */
+typedef enum {
+  hetcclInt8 = 0,
+  hetcclUint8 = 1,
+  hetcclInt32 = 2,
+  hetcclUint32 = 3,
+  hetcclInt64 = 4,
+  hetcclUint64 = 5,
+  hetcclFloat16 = 6,
+  hetcclFloat32 = 7,
+  hetcclFloat64 = 8,
+  hetcclBfloat16 = 9,
+  hetcclFloat8e4m3 = 10, /* OCP: largest value 448, no infinity */
+  hetcclFloat8e5m2 = 11, /* OCP */
+  hetcclInt16 = 12,
+  hetcclUint16 = 13,
+  hetcclComplex64 = 14,  /* two float32 */
+  hetcclComplex128 = 15, /* two float64 */
+  hetcclBool = 16,       /* one byte; any value but 0 is true, results are 0 or 1 */
+  hetcclByte = 17,       /* moved, and combined bitwise */
+  /* Value and index, laid out as MPI's pair types of the same names. */
+  hetcclFloatInt = 18,  /* struct { float value; int index; } */
+  hetcclDoubleInt = 19, /* struct { double value; int index; } */
+  hetcclLongInt = 20,   /* struct { long value; int index; } */
+  hetcclShortInt = 21,  /* struct { short value; int index; } */
+  hetcclTwoInt = 22,    /* struct { int value; int index; } */
+  hetcclNumTypes = 23
+} hetcclDataType_t;
+
+/* The first five values are NCCL's. */
+typedef enum {
+  hetcclSum = 0,
+  hetcclProd = 1,
+  hetcclMax = 2,
+  hetcclMin = 3,
+  hetcclAvg = 4, /* integers: the exact mean, truncated toward zero */
+  hetcclLAnd = 5,
+  hetcclLOr = 6,
+  hetcclLXor = 7,
+  hetcclBAnd = 8,
+  hetcclBOr = 9,
+  hetcclBXor = 10,
+  hetcclMinLoc = 11, /* equal values give the lowest index */
+  hetcclMaxLoc = 12,
+  hetcclNumOps = 13,
+  hetcclRedOpMaxValue = INT_MAX /* fixes the width: values past hetcclNumOps are made at run time */
+} hetcclRedOp_t;
+
+typedef enum {
+  hetcclMemoryHost = 0,
+  hetcclMemoryCuda = 1,
+  hetcclMemoryHip = 2,
+  hetcclMemorySimCuda = 3, /* simulated GPU, a test double */
+  hetcclMemorySimHip = 4
+} hetcclMemoryKind_t;
+
+typedef struct hetcclComm* hetcclComm_t;
+typedef void* hetcclStream_t; /* NULL: the call is complete on return */
+
+typedef struct {
+  char internal[128];
+} hetcclUniqueId;
+
+/* Filled by HETCCL_CONFIG_INITIALIZER; set what you need and leave the rest. */
+typedef struct {
+  size_t size;
+  unsigned int version;
+  int device_kind;   /* a hetcclMemoryKind_t; -1: found by the library */
+  int device;        /* ordinal; -1: the calling thread's current one */
+  double timeout_s;  /* seconds a silent rank is waited for; 0: for ever; negative: HETCCL_TIMEOUT */
+  const char* node;  /* which node this rank believes to be on; NULL: found by the library */
+  const char* name;  /* for messages; NULL: none */
+} hetcclConfig_t;
+
+#define HETCCL_CONFIG_VERSION 1u
+#define HETCCL_CONFIG_INITIALIZER \
+  { sizeof(hetcclConfig_t), HETCCL_CONFIG_VERSION, -1, -1, -1.0, NULL, NULL }
+
+/* ---- Library ---- */
+
+HETCCL_API hetcclResult_t hetcclGetVersion(int* version);
+/* A static text that names the code. Never NULL. */
+HETCCL_API const char* hetcclGetErrorString(hetcclResult_t result);
+/* The cause of the last error of `comm`, or with NULL of the calling thread; "" where there was
+ * none. Valid until this thread's next call of hetcclGetLastError. */
+HETCCL_API const char* hetcclGetLastError(hetcclComm_t comm);
+
+/* ---- Communicators ----
+ * Every creation is collective over the ranks of the new communicator. `config` may be NULL. */
+
+/* `allgather` collects `bytes_each` bytes of every rank, in rank order, into `all`; it returns 0
+ * on success. It is called once, on this thread, before the function returns. */
+HETCCL_API hetcclResult_t hetcclCommInitOob(hetcclComm_t* comm, int nranks, int rank,
+                                            int (*allgather)(const void* mine, void* all,
+                                                             size_t bytes_each, void* ctx),
+                                            void* ctx, const hetcclConfig_t* config);
+/* Makes an identifier that one rank hands to all others by means of its own. The calling process
+ * serves the meeting of the ranks and must live until all of them have joined. */
+HETCCL_API hetcclResult_t hetcclGetUniqueId(hetcclUniqueId* id);
+HETCCL_API hetcclResult_t hetcclCommInitRank(hetcclComm_t* comm, int nranks, hetcclUniqueId id,
+                                             int rank);
+HETCCL_API hetcclResult_t hetcclCommInitRankConfig(hetcclComm_t* comm, int nranks,
+                                                   hetcclUniqueId id, int rank,
+                                                   const hetcclConfig_t* config);
+/* Ranks of one color form a communicator, ordered by key, then by their rank in `comm`.
+ * A negative color takes part and gets *newcomm = NULL. */
+HETCCL_API hetcclResult_t hetcclCommSplit(hetcclComm_t comm, int64_t color, int64_t key,
+                                          hetcclComm_t* newcomm, const hetcclConfig_t* config);
+HETCCL_API hetcclResult_t hetcclCommDup(hetcclComm_t comm, hetcclComm_t* newcomm);
+/* Waits until all that was started on `comm` has ended on this rank, and refuses further calls. */
+HETCCL_API hetcclResult_t hetcclCommFinalize(hetcclComm_t comm);
+/* Finalize with a bound on the wait, then frees. Local. NULL is allowed. */
+HETCCL_API hetcclResult_t hetcclCommDestroy(hetcclComm_t comm);
+/* Ends all calls in progress on `comm` with hetcclRemoteError on the other ranks, and frees. Local;
+ * returns within 5 s, whatever the others do. NULL is allowed. */
+HETCCL_API hetcclResult_t hetcclCommAbort(hetcclComm_t comm);
+HETCCL_API hetcclResult_t hetcclCommCount(hetcclComm_t comm, int* count);
+HETCCL_API hetcclResult_t hetcclCommUserRank(hetcclComm_t comm, int* rank);
+/* hetcclSuccess while `comm` is sound, else the error that ended it. */
+HETCCL_API hetcclResult_t hetcclCommGetAsyncError(hetcclComm_t comm, hetcclResult_t* async_error);
+
+/* ---- Collectives ----
+ * In place: sendbuff == recvbuff, or for AllGather(v) and ReduceScatter(v) the rank's own block
+ * within the other buffer. Other overlaps are hetcclInvalidArgument. */
+
+HETCCL_API hetcclResult_t hetcclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                          hetcclDataType_t type, hetcclRedOp_t op,
+                                          hetcclComm_t comm, hetcclStream_t stream);
+/* recvbuff is written at `root` only, and may be NULL elsewhere. */
+HETCCL_API hetcclResult_t hetcclReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                       hetcclDataType_t type, hetcclRedOp_t op, int root,
+                                       hetcclComm_t comm, hetcclStream_t stream);
+/* sendbuff holds nranks * recvcount elements. */
+HETCCL_API hetcclResult_t hetcclReduceScatter(const void* sendbuff, void* recvbuff,
+                                              size_t recvcount, hetcclDataType_t type,
+                                              hetcclRedOp_t op, hetcclComm_t comm,
+                                              hetcclStream_t stream);
+/* sendbuff holds the blocks of all ranks one after the other; recvcounts is equal on all ranks. */
+HETCCL_API hetcclResult_t hetcclReduceScatterv(const void* sendbuff, void* recvbuff,
+                                               const size_t* recvcounts, hetcclDataType_t type,
+                                               hetcclRedOp_t op, hetcclComm_t comm,
+                                               hetcclStream_t stream);
+/* sendbuff is read at `root` only, and may be NULL elsewhere. */
+HETCCL_API hetcclResult_t hetcclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                                          hetcclDataType_t type, int root, hetcclComm_t comm,
+                                          hetcclStream_t stream);
+/* recvbuff holds nranks * sendcount elements. */
+HETCCL_API hetcclResult_t hetcclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                          hetcclDataType_t type, hetcclComm_t comm,
+                                          hetcclStream_t stream);
+/* recvcounts is equal on all ranks, and sendcount is this rank's entry; recvdispls are elements
+ * from recvbuff and each rank's own affair. */
+HETCCL_API hetcclResult_t hetcclAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                           const size_t* recvcounts, const size_t* recvdispls,
+                                           hetcclDataType_t type, hetcclComm_t comm,
+                                           hetcclStream_t stream);
+/* Block p of sendbuff goes to rank p; block p of recvbuff comes from it. `count` elements each. */
+HETCCL_API hetcclResult_t hetcclAllToAll(const void* sendbuff, void* recvbuff, size_t count,
+                                         hetcclDataType_t type, hetcclComm_t comm,
+                                         hetcclStream_t stream);
+HETCCL_API hetcclResult_t hetcclBarrier(hetcclComm_t comm, hetcclStream_t stream);
+
+/* ---- Streams of the host, and memory ---- */
+
+/* A stream orders the calls that are given it and runs them in the background. */
+HETCCL_API hetcclResult_t hetcclStreamCreate(hetcclStream_t* stream);
+/* Waits for all calls given to `stream`; returns the first error among them. */
+HETCCL_API hetcclResult_t hetcclStreamSynchronize(hetcclStream_t stream);
+/* hetcclInProgress while a call is unfinished. */
+HETCCL_API hetcclResult_t hetcclStreamQuery(hetcclStream_t stream);
+/* Waits like hetcclStreamSynchronize, then frees. */
+HETCCL_API hetcclResult_t hetcclStreamDestroy(hetcclStream_t stream);
+/* hetcclMemoryHost: memory that every rank of the node can map, so that collectives read it in
+ * place. The contents are zero. Freed by hetcclMemFree only. */
+HETCCL_API hetcclResult_t hetcclMemAlloc(void** ptr, size_t bytes, hetcclMemoryKind_t kind);
+/* NULL is allowed. No call may be using the memory. */
+HETCCL_API hetcclResult_t hetcclMemFree(void* ptr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETCCL_HETCCL_H_ */

@@ -1,0 +1,85 @@
+// A plan is what one rank does in a collective: an immutable list of steps over symbolic blocks,
+// with no pointer, byte or device in it. Whoever runs it binds blocks to bytes by a Layout.
+//
+// Two kinds of steps are enough:
+//   send     the blocks [first, first+count) of a local buffer to a peer
+//   combine  operands, left to right, into the same blocks of a local buffer; an operand is a local
+//            buffer or the next message of a peer. One operand: a receive or a copy. Several: a
+//            reduction.
+// Messages from one rank to another match in plan order, the k-th sent with the k-th received.
+//
+// Steps run as soon as what they depend on has run, not in list order: the builder infers the
+// dependencies from the buffers. They hold chunk by chunk: every block is cut into chunks alike on
+// all ranks, and chunk c of a step waits for chunk c of the steps that it depends on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hetccl::coll {
+
+enum class Collective : uint8_t {
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kBroadcast,
+  kAllGather,
+  kAllToAll,
+  kBarrier,
+};
+inline constexpr int kCollectives = 7;
+
+// Where a block lives. Input, output and temp hold elements; work holds accumulators (partial
+// results), which may be wider. Block b of input and of output may be the same memory, and where
+// accumulator and element are one type, block b of work and of output too; so the builder treats
+// equal blocks of these three as one place. Temp is apart.
+enum class Buffer : uint8_t { kInput, kOutput, kWork, kTemp };
+
+// Blocks first, first+1, ... modulo the number of blocks of the plan.
+struct BlockRange {
+  int32_t first = 0;
+  int32_t count = 1;
+};
+
+enum class StepKind : uint8_t { kSend, kCombine };
+
+struct Operand {
+  int32_t peer = -1;               // -1: local
+  Buffer buffer = Buffer::kInput;  // local: which buffer
+  int32_t first = 0;               // local: first block, which may differ from the step's
+  bool wide = false;               // message: it carries accumulators (sent from kWork)
+};
+
+struct Dependency {
+  uint32_t step;  // an earlier step of this plan
+  bool whole;     // all of it, instead of chunk by chunk: order of messages to or from one peer, or
+                  // blocks that do not line up
+};
+
+struct Step {
+  StepKind kind;
+  Buffer buffer;          // send: source; combine: destination
+  bool finalize = false;  // combine: contributions or partials become the result (see device.h)
+  bool fan_out = false;   // send: same source blocks as the send before it, to another peer
+  int32_t peer = -1;      // send: to whom
+  BlockRange blocks;
+  uint32_t operands_begin = 0, operands_end = 0;          // into Plan::operands
+  uint32_t dependencies_begin = 0, dependencies_end = 0;  // into Plan::dependencies
+};
+
+struct Plan {
+  Collective collective;
+  std::string algorithm;  // the registry's name
+  int ranks = 0, rank = 0, root = 0;
+  int blocks = 0;  // the blocks of the symbolic space, equal on all ranks
+  std::vector<Step> steps;
+  std::vector<Operand> operands;
+  std::vector<Dependency> dependencies;
+  bool uses_work = false, uses_temp = false;
+};
+
+// One line a step, for people: "3 combine output[2] <- input[2] + message(1)  after 0,2*".
+std::string to_text(const Plan& plan);
+
+}  // namespace hetccl::coll
