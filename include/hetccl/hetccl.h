@@ -108,11 +108,11 @@ typedef struct {
 typedef struct {
   size_t size;
   unsigned int version;
-  int device_kind;   /* a hetcclMemoryKind_t; -1: found by the library */
-  int device;        /* ordinal; -1: the calling thread's current one */
-  double timeout_s;  /* seconds a silent rank is waited for; 0: for ever; negative: HETCCL_TIMEOUT */
-  const char* node;  /* which node this rank believes to be on; NULL: found by the library */
-  const char* name;  /* for messages; NULL: none */
+  int device_kind;  /* a hetcclMemoryKind_t; -1: found by the library */
+  int device;       /* ordinal; -1: the calling thread's current one */
+  double timeout_s; /* seconds a silent rank is waited for; 0: for ever; negative: HETCCL_TIMEOUT */
+  const char* node; /* which node this rank believes to be on; NULL: found by the library */
+  const char* name; /* for messages; NULL: none */
 } hetcclConfig_t;
 
 #define HETCCL_CONFIG_VERSION 1u

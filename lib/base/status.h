@@ -46,8 +46,8 @@ inline Status timeout_error(std::string m) { return {hetcclTimeout, std::move(m)
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}               // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {        // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit on purpose
     assert(!status_.ok());
   }
   bool ok() const { return value_.has_value(); }

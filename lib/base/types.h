@@ -15,7 +15,7 @@ bool is_valid(DataType type);
 // Built-in operators only.
 bool is_builtin(RedOp op);
 
-size_t size_of(DataType type);        // bytes of one element in the user's buffers
+size_t size_of(DataType type);  // bytes of one element in the user's buffers
 size_t alignment_of(DataType type);
 std::string_view name_of(DataType type);  // "float32"; as hetccl_perf -d takes it
 std::string_view name_of(RedOp op);       // "sum"

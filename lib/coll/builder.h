@@ -1,5 +1,6 @@
 // Collects the steps of one rank's plan and infers what each depends on.
-// An algorithm is a function `void f(Builder&)`: it asks for ranks(), rank(), root() and emits steps.
+// An algorithm is a function `void f(Builder&)`: it asks for ranks(), rank(), root() and emits
+// steps.
 #pragma once
 
 #include <initializer_list>

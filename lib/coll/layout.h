@@ -38,8 +38,8 @@ class Layout {
 
  private:
   std::vector<size_t> counts_;
-  std::vector<size_t> offsets_;          // of input, work and temp: one block after the other
-  std::vector<size_t> displaced_;        // empty, or of `displaced_buffer_`
+  std::vector<size_t> offsets_;    // of input, work and temp: one block after the other
+  std::vector<size_t> displaced_;  // empty, or of `displaced_buffer_`
   Buffer displaced_buffer_ = Buffer::kOutput;
   Buffer compact_buffer_ = Buffer::kInput;
   int compact_block_ = -1;

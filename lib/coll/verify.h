@@ -12,8 +12,8 @@
 namespace hetccl::coll {
 
 enum class Buffering : uint8_t {
-  kNone,       // a send completes when its receiver has consumed the message
-  kOneSlot,    // one message a pair in flight
+  kNone,     // a send completes when its receiver has consumed the message
+  kOneSlot,  // one message a pair in flight
   kUnbounded,
 };
 
@@ -21,7 +21,7 @@ enum class Buffering : uint8_t {
 struct Proof {
   uint64_t messages = 0;  // sent by all ranks
   uint64_t blocks_sent = 0;
-  int rounds = 0;         // longest chain of messages that wait for one another
+  int rounds = 0;           // longest chain of messages that wait for one another
   bool rank_order = false;  // every result combines rank 0, 1, 2, ... in this order
 };
 

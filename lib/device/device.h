@@ -30,8 +30,8 @@ struct Source {
 // where accumulator and element are the same type.
 struct Combine {
   void* destination;
-  bool wide;      // destination holds accumulators; never together with finalize unless the
-                  // accumulator is the element type
+  bool wide;  // destination holds accumulators; never together with finalize unless the
+              // accumulator is the element type
   bool finalize;
   std::span<const Source> sources;  // at least one
   size_t count;                     // elements

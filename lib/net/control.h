@@ -21,16 +21,17 @@ namespace hetccl::net {
 
 // Where a rank is. Compared, never resolved.
 struct Place {
-  std::string node;          // HETCCL_NODE, or boot id and network namespace
-  std::string shared_memory; // ranks of equal value can map each other's memory: node and IPC namespace
-  std::string host;          // for people
+  std::string node;  // HETCCL_NODE, or boot id and network namespace
+  std::string
+      shared_memory;  // ranks of equal value can map each other's memory: node and IPC namespace
+  std::string host;   // for people
   int pid = 0;
 };
 
 struct SessionOptions {
-  std::string node_override;       // HETCCL_NODE or hetcclConfig_t::node; empty: found
-  std::string interfaces;          // HETCCL_SOCKET_IFNAME
-  double timeout_s = 600;          // HETCCL_TIMEOUT; 0: for ever
+  std::string node_override;  // HETCCL_NODE or hetcclConfig_t::node; empty: found
+  std::string interfaces;     // HETCCL_SOCKET_IFNAME
+  double timeout_s = 600;     // HETCCL_TIMEOUT; 0: for ever
 };
 
 // The caller's exchange: `bytes_each` of every rank, in rank order; 0 on success.

@@ -13,14 +13,14 @@
 namespace hetccl::net {
 
 struct FabricOptions {
-  std::string interfaces;          // HETCCL_SOCKET_IFNAME
-  size_t segment_bytes;            // HETCCL_TCP_SEGMENT: UCX's TX/RX segment for TCP
-  std::string put;                 // HETCCL_NET_PUT: auto, yes, no: put into announced buffers
+  std::string interfaces;  // HETCCL_SOCKET_IFNAME
+  size_t segment_bytes;    // HETCCL_TCP_SEGMENT: UCX's TX/RX segment for TCP
+  std::string put;         // HETCCL_NET_PUT: auto, yes, no: put into announced buffers
 };
 
 struct LaneOptions {
-  size_t chunk_bytes;   // largest message; equal on all ranks
-  unsigned depth;       // messages in flight a pair; equal on all ranks
+  size_t chunk_bytes;  // largest message; equal on all ranks
+  unsigned depth;      // messages in flight a pair; equal on all ranks
   bool more_ranks_than_cores;
 };
 
