@@ -1,0 +1,101 @@
+#include "lib/run/program.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace hetccl::run {
+
+using coll::Buffer;
+using coll::Step;
+using coll::StepKind;
+
+Program::Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape)
+    : plan_(std::move(plan)), layout_(layout), shape_(shape) {
+  assert(layout_.blocks() == plan_.blocks);
+  const size_t widest = std::max(shape_.element_bytes, shape_.accumulator_bytes);
+  chunk_elements_ = std::max<size_t>(1, shape_.max_message / widest);
+  prefix_.push_back(0);
+  for (int b = 0; b < plan_.blocks; ++b) {
+    prefix_.push_back(prefix_.back() + static_cast<uint32_t>(chunk_count(layout_.count(b))));
+  }
+  std::vector<int32_t> last_send(static_cast<size_t>(plan_.ranks), -1);
+  std::vector<Order> last_taken(static_cast<size_t>(plan_.ranks));
+  operand_order_.resize(plan_.operands.size());
+  steps_.reserve(plan_.steps.size());
+  for (const Step& step : plan_.steps) bind(step, &last_send, &last_taken);
+  work_in_output_ = plan_.uses_work && shape_.accumulator_bytes == shape_.element_bytes &&
+                    plan_.collective == coll::Collective::kAllReduce;
+  if (plan_.uses_work) work_bytes_ = layout_.total() * shape_.accumulator_bytes;
+  if (plan_.uses_temp) temp_bytes_ = layout_.total() * shape_.element_bytes;
+}
+
+size_t Program::chunk_count(size_t elements) const {
+  return (elements + chunk_elements_ - 1) / chunk_elements_;
+}
+
+void Program::bind(const Step& step, std::vector<int32_t>* last_send,
+                   std::vector<Order>* last_taken) {
+  const auto index = static_cast<int32_t>(steps_.size());
+  BoundStep bound;
+  bound.step = step;
+  bound.wide = step.buffer == Buffer::kWork && shape_.accumulator_bytes != shape_.element_bytes;
+  size_t elements = 0;
+  uint32_t chunks = 0;
+  for (int k = 0; k < step.blocks.count; ++k) {
+    const int b = (step.blocks.first + k) % plan_.blocks;
+    elements += layout_.count(b);
+    chunks += prefix_[b + 1] - prefix_[b];
+  }
+  bound.first_chunk = prefix_[step.blocks.first];
+  bound.packed = elements <= chunk_elements_;
+  bound.chunks = bound.packed ? 1 : chunks;
+  if (step.kind == StepKind::kSend) {
+    bound.previous = (*last_send)[step.peer];
+    (*last_send)[step.peer] = index;
+  }
+  for (uint32_t o = step.operands_begin; o < step.operands_end; ++o) {
+    const int peer = plan_.operands[o].peer;
+    if (peer < 0) continue;
+    operand_order_[o] = (*last_taken)[peer];
+    (*last_taken)[peer] = {static_cast<int32_t>(o), static_cast<uint32_t>(index)};
+  }
+  bound.dependencies_begin = static_cast<uint32_t>(dependencies_.size());
+  for (uint32_t d = step.dependencies_begin; d < step.dependencies_end; ++d) {
+    const coll::Dependency& dependency = plan_.dependencies[d];
+    const BoundStep& other = steps_[dependency.step];
+    // Sends to one peer only keep their order, which `previous` states.
+    if (step.kind == StepKind::kSend && other.step.kind == StepKind::kSend) continue;
+    const bool whole = dependency.whole || bound.packed || other.packed;
+    const uint32_t total = total_chunks();
+    const uint32_t shift = total == 0 ? 0 : (bound.first_chunk + total - other.first_chunk) % total;
+    dependencies_.push_back({dependency.step, whole, shift});
+  }
+  bound.dependencies_end = static_cast<uint32_t>(dependencies_.size());
+  steps_.push_back(bound);
+}
+
+void Program::pieces(const BoundStep& step, uint32_t chunk, Buffer buffer, int first,
+                     std::vector<Piece>* out) const {
+  out->clear();
+  if (step.packed) {
+    for (int k = 0; k < step.step.blocks.count; ++k) {
+      const auto e = layout_.extent(buffer, (first + k) % plan_.blocks);
+      if (e.count != 0) out->push_back({e.offset, e.count});
+    }
+    return;
+  }
+  // Which block holds the chunk: counted from the step's first, without wrapping.
+  uint32_t within = chunk;
+  int k = 0;
+  for (;; ++k) {
+    const int b = (step.step.blocks.first + k) % plan_.blocks;
+    const uint32_t here = prefix_[b + 1] - prefix_[b];
+    if (within < here) break;
+    within -= here;
+  }
+  const auto e = layout_.extent(buffer, (first + k) % plan_.blocks);
+  const size_t skip = within * chunk_elements_;
+  out->push_back({e.offset + skip, std::min(chunk_elements_, e.count - skip)});
+}
+
+}  // namespace hetccl::run

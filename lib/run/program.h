@@ -1,0 +1,94 @@
+// A program is a plan bound to a layout and to sizes: what one rank does for all calls of one
+// shape. It is immutable and holds no pointer into the caller's buffers, so that it can be cached.
+//
+// Every block is cut into chunks alike on all ranks; chunks of all blocks, in order, have global
+// numbers. A step covers consecutive numbers (modulo their total) and moves one message a chunk,
+// unless all its blocks together fit one message: then it is packed and has a single one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lib/coll/layout.h"
+#include "lib/coll/plan.h"
+#include "lib/device/device.h"
+
+namespace hetccl::run {
+
+// What a program is bound to besides plan and layout.
+struct Shape {
+  device::Reduction reduction{};  // of pure movement: type only
+  bool reduces = false;
+  size_t element_bytes = 1;
+  size_t accumulator_bytes = 1;  // of pure movement: element_bytes
+  size_t max_message = 0;        // bytes of a chunk at most
+  bool unbuffered = false;       // of the algorithm: see coll::Algorithm
+};
+
+class Program {
+ public:
+  struct Piece {
+    size_t offset;  // elements from the start of the buffer
+    size_t count;   // elements
+  };
+  struct BoundDependency {
+    uint32_t step;
+    bool whole;
+    uint32_t shift;  // chunk c of the step stands at c + shift (modulo total) in the other
+  };
+  struct BoundStep {
+    coll::Step step;
+    bool packed = false;
+    bool wide = false;  // the buffer holds accumulators
+    uint32_t chunks = 1;
+    uint32_t first_chunk = 0;  // global number
+    int32_t previous = -1;     // send: the send before it to the same peer
+    uint32_t dependencies_begin = 0, dependencies_end = 0;
+  };
+
+  // The message operand before an operand that comes from the same peer: messages are announced and
+  // taken in this order.
+  struct Order {
+    int32_t operand = -1;
+    uint32_t step = 0;  // of that operand
+  };
+
+  Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape);
+
+  const coll::Plan& plan() const { return plan_; }
+  const Shape& shape() const { return shape_; }
+  const std::vector<BoundStep>& steps() const { return steps_; }
+  const std::vector<BoundDependency>& dependencies() const { return dependencies_; }
+  const std::vector<Order>& operand_order() const { return operand_order_; }
+  uint32_t total_chunks() const { return prefix_.back(); }
+  size_t width(bool wide) const { return wide ? shape_.accumulator_bytes : shape_.element_bytes; }
+
+  // The elements of chunk `chunk` of a step in a buffer whose blocks begin at block `first` (the
+  // step's own, or an operand's). One piece, or one a block where the step is packed.
+  void pieces(const BoundStep& step, uint32_t chunk, coll::Buffer buffer, int first,
+              std::vector<Piece>* out) const;
+
+  // Bytes of the scratch buffers. Work is 0 where it may lie in the output.
+  size_t work_bytes() const { return work_in_output_ ? 0 : work_bytes_; }
+  bool work_in_output() const { return work_in_output_; }
+  size_t temp_bytes() const { return temp_bytes_; }
+
+ private:
+  size_t chunk_count(size_t elements) const;
+  void bind(const coll::Step& step, std::vector<int32_t>* last_send,
+            std::vector<Order>* last_taken);
+
+  coll::Plan plan_;
+  coll::Layout layout_;
+  Shape shape_;
+  size_t chunk_elements_ = 1;
+  std::vector<uint32_t> prefix_;  // chunks before each block; one more for the total
+  std::vector<BoundStep> steps_;
+  std::vector<BoundDependency> dependencies_;
+  std::vector<Order> operand_order_;  // of each operand of the plan
+  bool work_in_output_ = false;
+  size_t work_bytes_ = 0, temp_bytes_ = 0;
+};
+
+}  // namespace hetccl::run
