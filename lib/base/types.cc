@@ -111,14 +111,9 @@ const TypeRow& row(DataType type) { return is_valid(type) ? kTypes[type] : kNone
 
 }  // namespace
 
-// The casts keep the comparison honest whatever width and sign the compiler gives the enums.
-bool is_valid(DataType type) {
-  return static_cast<int64_t>(type) >= 0 && static_cast<int64_t>(type) < hetcclNumTypes;
-}
-
-bool is_builtin(RedOp op) {
-  return static_cast<int64_t>(op) >= 0 && static_cast<int64_t>(op) < hetcclNumOps;
-}
+// Unsigned, so that a negative value from C is out of range too.
+bool is_valid(DataType type) { return static_cast<uint32_t>(type) < hetcclNumTypes; }
+bool is_builtin(RedOp op) { return static_cast<uint32_t>(op) < hetcclNumOps; }
 
 size_t size_of(DataType type) { return row(type).size; }
 size_t alignment_of(DataType type) { return row(type).alignment; }
