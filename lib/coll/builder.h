@@ -1,6 +1,7 @@
 // Collects the steps of one rank's plan and infers what each depends on.
 // An algorithm is a function `void f(Builder&)`: it asks for ranks(), rank(), root() and emits
-// steps.
+// steps. First blocks are taken modulo blocks(), so `rank() - 1` is a block on every rank.
+// Thread rule: plain values; one thread at a time.
 #pragma once
 
 #include <initializer_list>
@@ -40,6 +41,9 @@ class Builder {
   Plan finish(std::string algorithm) &&;
 
  private:
+  BlockRange normal(BlockRange blocks) const;
+  void note(Buffer buffer);
+
   Plan plan_;
 };
 

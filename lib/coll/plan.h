@@ -10,7 +10,9 @@
 //
 // Steps run as soon as what they depend on has run, not in list order: the builder infers the
 // dependencies from the buffers. They hold chunk by chunk: every block is cut into chunks alike on
-// all ranks, and chunk c of a step waits for chunk c of the steps that it depends on.
+// all ranks, and chunk c of a step waits for chunk c of the steps that it depends on. The chunks of
+// a step over several blocks are those of its blocks, in order; a step has at least one chunk, even
+// if its blocks are empty.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +60,8 @@ struct Dependency {
 };
 
 struct Step {
-  StepKind kind;
-  Buffer buffer;          // send: source; combine: destination
+  StepKind kind = StepKind::kSend;
+  Buffer buffer = Buffer::kInput;  // send: source; combine: destination
   bool finalize = false;  // combine: contributions or partials become the result (see device.h)
   bool fan_out = false;   // send: same source blocks as the send before it, to another peer
   int32_t peer = -1;      // send: to whom
@@ -78,6 +80,10 @@ struct Plan {
   std::vector<Dependency> dependencies;
   bool uses_work = false, uses_temp = false;
 };
+
+// Whether the step copies blocks of input to the same blocks of output: nothing to do where the two
+// are one place, and hence no hazard to steps that read the input.
+bool copies_input(const Plan& plan, const Step& step);
 
 // One line a step, for people: "3 combine output[2] <- input[2] + message(1)  after 0,2*".
 std::string to_text(const Plan& plan);
