@@ -1,0 +1,85 @@
+#include "bench/buffers.h"
+
+#include <hetccl/hetccl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace hetccl::bench {
+namespace {
+
+std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+// What the control group of a container leaves; UINT64_MAX without a limit.
+uint64_t group_leaves() {
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
+  uint64_t limit = 0, used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return UINT64_MAX;
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  uint64_t available = UINT64_MAX;
+  for (std::string word; file >> word;) {
+    if (word != "MemAvailable:") continue;
+    uint64_t kibibytes = 0;
+    if (file >> kibibytes) available = kibibytes << 10;
+    break;
+  }
+  return std::min(available, group_leaves());
+}
+
+Memory::~Memory() {
+  if (data_ == nullptr) return;
+  if (of_library_) {
+    (void)hetcclMemFree(data_);
+  } else {
+    munmap(data_, bytes_);
+  }
+}
+
+std::string Memory::allocate(size_t bytes, const std::string& kind) {
+  bytes_ = std::max<size_t>(bytes, 1);
+  of_library_ = kind == "host-lib";
+  void* memory = nullptr;
+  if (of_library_) {
+    hetcclResult_t result = hetcclMemAlloc(&memory, bytes_, hetcclMemoryHost);
+    if (result != hetcclSuccess) {
+      return "hetcclMemAlloc of " + mebibytes(bytes_) + ": " + hetcclGetErrorString(result) + ": " +
+             hetcclGetLastError(nullptr);
+    }
+  } else {
+    memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      return "cannot allocate " + mebibytes(bytes_) + ": " + std::strerror(errno) +
+             "; choose a smaller -e";
+    }
+  }
+  data_ = static_cast<std::byte*>(memory);
+  std::memset(data_, 0, bytes_);
+  return "";
+}
+
+bool allocate_all(const World& world, const std::string& kind, uint64_t send_bytes,
+                  uint64_t recv_bytes, Memory* send, Memory* recv) {
+  // Asking for more than there is would not fail at once but have processes killed later.
+  uint64_t available = available_memory(), ranks = static_cast<uint64_t>(world.ranks_on_node());
+  uint64_t each = send_bytes + recv_bytes;
+  bool fits = each >= send_bytes && each <= available / ranks;
+  if (!world.agree(fits, std::to_string(ranks) + " ranks on this node need " + mebibytes(each) +
+                             " each, but " + mebibytes(available) +
+                             " are available; choose a smaller -e")) {
+    return false;
+  }
+  std::string why = send->allocate(send_bytes, kind);
+  if (why.empty()) why = recv->allocate(recv_bytes, kind);
+  return world.agree(why.empty(), why);
+}
+
+}  // namespace hetccl::bench

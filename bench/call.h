@@ -1,0 +1,65 @@
+// One collective call on this rank, bound to memory: what it reads, writes and should give.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "bench/collective.h"
+#include "bench/data.h"
+
+namespace hetccl::bench {
+
+struct Place {
+  int ranks, rank;
+};
+
+class Call {
+ public:
+  // Out of place: `send` and `recv` hold shape.send_elements and shape.recv_elements. In place:
+  // only `recv` is used, for the larger of the two.
+  Call(Kind kind, DataType type, RedOp op, int root, Shape shape, bool in_place, Place place,
+       std::byte* send, std::byte* recv);
+
+  Kind kind() const { return kind_; }
+  DataType type() const { return type_; }
+  RedOp op() const { return op_; }
+  int root() const { return root_; }
+  const Shape& shape() const { return shape_; }
+  bool in_place() const { return in_place_; }
+  // The arguments of the call, as the library takes them.
+  const std::byte* send() const { return send_; }
+  std::byte* recv() const { return recv_; }
+  // In place: the whole buffer, which MPI takes with MPI_IN_PLACE.
+  std::byte* base() const { return base_; }
+
+  void write_input() const;
+  // Makes sure that what is verified was written by the call.
+  void spoil_output() const;
+  // Elements of the output that differ from what is right, and of the input where it was changed.
+  uint64_t count_wrong() const;
+  // `recv_at`: where the result lies, for a peer that puts it elsewhere than the library.
+  uint64_t count_wrong_at(const std::byte* recv_at) const;
+
+ private:
+  struct Segment {
+    size_t offset;  // elements in recv
+    const Pattern* pattern;
+    uint64_t first;
+  };
+  bool has_input() const;
+  bool has_output() const;
+  std::vector<Segment> expected() const;
+
+  Kind kind_;
+  DataType type_;
+  RedOp op_;
+  int root_;
+  Shape shape_;
+  bool in_place_;
+  Place place_;
+  std::byte *send_, *recv_, *base_;
+  std::vector<Pattern> inputs_;  // of the ranks whose data this rank writes or gets
+  std::vector<Pattern> result_;  // of a reduction: one
+};
+
+}  // namespace hetccl::bench

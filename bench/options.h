@@ -1,0 +1,43 @@
+// What the user asked of hetccl_perf. Parsed alike on every rank; only plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/collective.h"
+
+namespace hetccl::bench {
+
+enum class Format { kNccl, kCsv, kJson };
+
+struct Options {
+  bool replay = false;
+  Kind kind = Kind::kAllReduce;
+  std::string replay_file;
+  uint64_t begin = 8, end = 128ull << 20, factor = 4, increment = 0;
+  DataType type = hetcclFloat32;
+  RedOp op = hetcclSum;
+  int iterations = 20;
+  int warmup = 5;
+  int root = 0;
+  bool in_place = true, out_of_place = true;  // which of the two are measured
+  bool place_given = false;                   // the user chose one
+  std::vector<std::string> memory;            // kinds, repeated over the ranks
+  std::string algorithm;                      // value for HETCCL_ALGO, or empty
+  bool compare_mpi = false;
+  Format format = Format::kNccl;
+  std::string output;  // file, or empty: standard output
+  bool check = true;
+};
+
+struct Parsed {
+  bool run = false;     // measure; otherwise print `message` and leave with `exit_code`
+  int exit_code = 0;    // of the process, where not `run`
+  std::string message;  // help text, or what is wrong and what is allowed
+  Options options;
+};
+
+Parsed parse_options(int argc, const char* const* argv, int ranks);
+
+}  // namespace hetccl::bench
