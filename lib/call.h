@@ -1,0 +1,48 @@
+// One collective call as the user made it, its checks, and what of it all ranks must agree on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/base/status.h"
+#include "lib/base/types.h"
+#include "lib/coll/layout.h"
+#include "lib/coll/registry.h"
+
+namespace hetccl {
+
+struct Call {
+  coll::Collective collective;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;  // as the user gave it: of the vector, or of a block
+  DataType type = hetcclByte;
+  RedOp op = hetcclSum;  // of reductions
+  int root = 0;
+  const size_t* counts = nullptr;         // v-forms: one a rank
+  const size_t* displacements = nullptr;  // allgatherv: elements
+
+  bool reduces() const;
+  bool rooted() const;
+};
+
+// What this rank's buffers are in a call: where, and how long.
+struct Extents {
+  size_t send_bytes = 0, recv_bytes = 0;
+  size_t total_elements = 0;  // of all blocks
+};
+
+// Refuses what this rank can see is wrong; nothing has been sent yet.
+Result<Extents> check_call(const Call& call, int ranks, int rank);
+
+// Equal on two ranks iff they make the same call, but for collisions of 64 bits.
+uint64_t hash_of(const Call& call, int ranks);
+// "allreduce count=100 type=float32 op=sum".
+std::string text_of(const Call& call, int ranks);
+
+// How the call's elements lie in the blocks of an algorithm.
+coll::Layout layout_of(const Call& call, const coll::Algorithm& algorithm, int ranks, int rank);
+
+}  // namespace hetccl

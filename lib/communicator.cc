@@ -1,0 +1,533 @@
+#include "lib/communicator.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/base/log.h"
+#include "lib/base/packing.h"
+#include "lib/stream_call.h"
+
+namespace hetccl {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kSharedMemoryChunk = 64
+                                      << 10;  // flat from 32 to 128 KiB: it lives in the L2 cache
+constexpr size_t kNetworkChunk = 256 << 10;   // a round trip costs less than its transfer
+constexpr double kMismatchWait_s = 5;         // for the verdict of the control plane
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t h = a ^ (b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2));
+  h *= 0x94D049BB133111EBull;
+  return h ^ (h >> 29);
+}
+
+// The first trouble among the cards of all ranks.
+struct Trouble {
+  static void put(Packer* card, const Status& status) {
+    card->put<int32_t>(status.code()).put(status.message());
+  }
+  static Status take(Unpacker* card, int rank) {
+    const auto code = static_cast<hetcclResult_t>(card->get<int32_t>());
+    const std::string text = card->get_string();
+    if (code == hetcclSuccess) return {};
+    return {code, "rank " + std::to_string(rank) + ": " + text};
+  }
+};
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<net::Session> session, net::GroupId id,
+                           std::vector<int> members, int rank, const Settings& settings)
+    : session_(std::move(session)),
+      id_(id),
+      members_(std::move(members)),
+      rank_(rank),
+      settings_(settings),
+      cache_(settings.plan_cache) {}
+
+Communicator::~Communicator() {
+  if (joined_) session_->leave(id_);
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<net::Session> session,
+                                                           net::GroupId id,
+                                                           std::vector<int> members, int rank,
+                                                           const Settings& settings,
+                                                           const Status& trouble, bool agree) {
+  std::unique_ptr<Communicator> c(
+      new Communicator(std::move(session), id, std::move(members), rank, settings));
+  if (Status s = c->session_->join(id, c->members_, c.get()); !s.ok()) return s;
+  c->joined_ = true;
+  Status local = trouble;
+  if (agree) {
+    if (Status s = c->agree_on_settings(trouble); !s.ok()) return s;
+  }
+  if (Status s = c->connect(); !s.ok()) return s;
+  if (agree && rank == 0 && !c->settings_.record.empty()) {
+    c->record_.open(c->settings_.record, std::ios::app);
+    if (!c->record_) log::warn("cannot write the record of calls to " + c->settings_.record);
+  }
+  return c;
+}
+
+Clock::time_point Communicator::creation_deadline() const {
+  // Without a time-out a dead rank still ends the wait.
+  const double seconds = settings_.timeout_s > 0 ? settings_.timeout_s : 1e8;
+  return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+// Rank 0's values hold; rank 0 reports the difference, once.
+Status Communicator::agree_on_settings(const Status& trouble) {
+  const std::vector<std::string> mine = agreed_values(settings_);
+  Packer card;
+  Trouble::put(&card, trouble);
+  card.put<uint32_t>(HETCCL_VERSION);
+  for (const std::string& value : mine) card.put(value);
+  std::vector<std::string> cards;
+  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
+  if (!s.ok()) return s;
+  std::vector<std::string> decided;
+  for (int r = 0; r < ranks(); ++r) {
+    Unpacker u(cards[r]);
+    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
+    const auto version = u.get<uint32_t>();
+    if (version != HETCCL_VERSION) {
+      return invalid_usage("rank " + std::to_string(r) + " runs hetccl version " +
+                           std::to_string(version) + ", rank " + std::to_string(rank_) + " runs " +
+                           std::to_string(HETCCL_VERSION));
+    }
+    std::vector<std::string> theirs;
+    for (size_t k = 0; k < mine.size(); ++k) theirs.push_back(u.get_string());
+    if (!u.finished()) return internal_error("settings of rank " + std::to_string(r) + " garbled");
+    if (r == 0) decided = theirs;
+    for (size_t k = 0; k < mine.size() && rank_ == 0; ++k) {
+      if (theirs[k] == decided[k]) continue;
+      log::warn(agreed_name(k) + " is \"" + theirs[k] + "\" on rank " + std::to_string(r) +
+                " and \"" + decided[k] + "\" on rank 0; rank 0's value holds for all");
+    }
+  }
+  return adopt_agreed_values(decided, &settings_);
+}
+
+void Communicator::read_places() {
+  std::vector<std::string> known;
+  bool one_node = true;
+  for (int member : members_) {
+    const std::string& where = session_->place(member).shared_memory;
+    auto found = std::find(known.begin(), known.end(), where);
+    model_.node_of.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(where);
+    one_node = known.size() == 1;
+  }
+  chunk_bytes_ = settings_.chunk_bytes != 0 ? settings_.chunk_bytes
+                 : one_node                 ? kSharedMemoryChunk
+                                            : kNetworkChunk;
+  const std::vector<int> node_of = model_.node_of;
+  model_ = coll::default_cost_model(node_of, chunk_bytes_);
+}
+
+Status Communicator::connect() {
+  read_places();
+  Status trouble;
+  if (auto forced = coll::Forced::parse(settings_.algo); forced.ok()) {
+    forced_ = *forced;
+  } else {
+    trouble = {forced.status().code(), "HETCCL_ALGO: " + forced.status().message()};
+  }
+  if (auto device = device::host_device(settings_.isa); device.ok()) {
+    device_ = *device;
+  } else {
+    trouble = device.status();
+  }
+  std::unique_ptr<net::LaneSetup> setup;
+  if (ranks() > 1 && trouble.ok()) {
+    auto fabric = Context::get().fabric(settings_);
+    if (!fabric.ok()) {
+      trouble = fabric.status();
+    } else {
+      auto opened = (*fabric)->open_lane(
+          ranks(), rank_, {chunk_bytes_, static_cast<unsigned>(settings_.depth), false});
+      if (opened.ok()) {
+        setup = std::move(*opened);
+      } else {
+        trouble = opened.status();
+      }
+    }
+  }
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof cores, &cores);
+  Packer card;
+  Trouble::put(&card, trouble);
+  card.put(cores).put(setup ? setup->card() : std::string());
+  std::vector<std::string> cards;
+  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
+  if (!s.ok()) return s;
+  const std::string& host = session_->place(members_[rank_]).host;
+  int ranks_here = 0;
+  std::vector<bool> shares(cards.size());
+  for (int r = 0; r < ranks(); ++r) {
+    Unpacker u(cards[r]);
+    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
+    const auto theirs = u.get<cpu_set_t>();
+    cards[r] = u.get_string();
+    if (!u.finished()) return internal_error("card of rank " + std::to_string(r) + " garbled");
+    shares[r] = model_.node_of[r] == model_.node_of[rank_];
+    if (session_->place(members_[r]).host != host) continue;
+    ++ranks_here;
+    CPU_OR(&cores, &cores, &theirs);
+  }
+  crowded_ = ranks_here > CPU_COUNT(&cores);
+  if (setup) {
+    auto lane = setup->connect(cards, shares);
+    if (!lane.ok()) return lane.status();
+    lane_ = std::move(*lane);
+  }
+  execution_ = std::make_unique<run::Execution>(lane_.get(), device_, ranks(),
+                                                static_cast<unsigned>(settings_.depth));
+  return {};
+}
+
+// ---- calls
+
+Status Communicator::usable() const {
+  if (failed_.load(std::memory_order_acquire)) return failure();
+  if (finalized_) return invalid_usage("the communicator has been finalized");
+  return {};
+}
+
+Result<Communicator::Prepared> Communicator::prepare(const Call& call) {
+  if (Status s = usable(); !s.ok()) return s;
+  Result<Extents> extents = check_call(call, ranks(), rank_);
+  if (!extents.ok()) return extents.status();
+  Prepared p;
+  p.program = cache_.find(call, ranks());
+  if (!p.program) {
+    p.program = make_program(call, *extents);
+    cache_.insert(call, ranks(), p.program);
+  }
+  last_ = p.program;
+  p.buffers.input = static_cast<const std::byte*>(call.send);
+  p.buffers.output = static_cast<std::byte*>(call.recv);
+  p.sequence = ++sequence_;
+  const uint64_t hash = hash_of(call, ranks());
+  history_.add(p.sequence, hash, call, ranks());
+  if (settings_.check) p.signature = mix(hash, p.sequence) | 1;
+  if (record_.is_open()) record_call(call);
+  return p;
+}
+
+std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call,
+                                                                const Extents& extents) {
+  const bool reduces = call.reduces();
+  run::Shape shape;
+  shape.reduction = {call.type, call.op, ranks()};
+  shape.reduces = reduces;
+  shape.element_bytes = size_of(call.type);
+  shape.accumulator_bytes = reduces ? accumulator_size(call.type, call.op) : size_of(call.type);
+  shape.max_message = chunk_bytes_;
+  coll::Query query{};
+  query.collective = call.collective;
+  query.ranks = ranks();
+  query.root = call.root;
+  query.bytes = extents.total_elements * shape.element_bytes;
+  query.element_bytes = shape.element_bytes;
+  query.accumulator_bytes = shape.accumulator_bytes;
+  query.needs_rank_order = reduces && settings_.reproducible && !order_free(call.type, call.op);
+  const coll::Choice choice = coll::choose(query, forced_, model_);
+  if (choice.forced_ignored && noticed_.insert(call.collective).second) {
+    log::warn("HETCCL_ALGO: no forced algorithm can serve " + text_of(call, ranks()) + "; using " +
+              choice.algorithm->name);
+  }
+  if (log::enabled(log::Level::kInfo)) {
+    log::info(text_of(call, ranks()) + ": " + choice.algorithm->name + ", " + choice.reason);
+  }
+  shape.unbuffered = choice.algorithm->unbuffered;
+  coll::Plan plan = coll::make_plan(*choice.algorithm, ranks(), rank_, call.root);
+  return std::make_shared<CachedProgram>(CachedProgram{
+      choice.algorithm,
+      run::Program(std::move(plan), layout_of(call, *choice.algorithm, ranks(), rank_), shape)});
+}
+
+void Communicator::record_call(const Call& call) {
+  if (call.counts != nullptr) record_ << "# ";  // replay knows no lists of counts
+  record_ << coll::name_of(call.collective) << ' ' << call.count << ' ' << name_of(call.type) << ' '
+          << (call.reduces() ? name_of(call.op) : "-") << '\n'
+          << std::flush;
+}
+
+Status Communicator::call(const Call& call) {
+  std::unique_lock lock(mutex_);
+  Result<Prepared> prepared = prepare(call);
+  if (!prepared.ok()) return prepared.status();
+  {
+    std::unique_lock queue_lock(queue_mutex_);
+    if (!queue_.empty()) {
+      StreamCall queued(this, std::move(*prepared), nullptr);
+      queue_.push_back(&queued);
+      queue_lock.unlock();
+      lock.unlock();
+      Context::get().progress_thread().submit(&queued);
+      return queued.wait();
+    }
+  }
+  return run(*prepared);
+}
+
+Status Communicator::call(const Call& call, Stream* stream) {
+  std::lock_guard lock(mutex_);
+  Result<Prepared> prepared = prepare(call);
+  if (!prepared.ok()) return prepared.status();
+  auto* queued = new StreamCall(this, std::move(*prepared), stream);
+  {
+    std::lock_guard queue_lock(queue_mutex_);
+    queue_.push_back(queued);
+  }
+  {
+    std::lock_guard stream_lock(stream->mutex_);
+    stream->queue_.push_back(queued);
+  }
+  Context::get().progress_thread().submit(queued);
+  return {};
+}
+
+Status Communicator::run(const Prepared& prepared) {
+  if (Status s = begin(prepared); !s.ok()) return s;
+  Status status;
+  for (;;) {
+    switch (step(&status)) {
+      case Turn::kDone:
+        return status;
+      case Turn::kMoved:
+        break;
+      case Turn::kIdle:
+        back_off();
+    }
+  }
+}
+
+Status Communicator::begin(const Prepared& prepared) {
+  current_ = prepared;
+  run::Buffers buffers = prepared.buffers;
+  const run::Program& program = prepared.program->program;
+  if (program.work_bytes() != 0) buffers.work = work_.reserve(program.work_bytes());
+  if (program.temp_bytes() != 0) buffers.temp = temp_.reserve(program.temp_bytes());
+  if ((program.work_bytes() != 0 && buffers.work == nullptr) ||
+      (program.temp_bytes() != 0 && buffers.temp == nullptr)) {
+    // The others already count on this rank, so the communicator cannot go on.
+    Status s = system_error("out of memory for " +
+                            std::to_string(program.work_bytes() + program.temp_bytes()) +
+                            " bytes of partial results");
+    session_->announce_failure(id_, s.code(), "rank " + std::to_string(rank_) + ": " + s.message());
+    fail(s);
+    return s;
+  }
+  execution_->start(program, buffers, prepared.signature);
+  idle_rounds_ = 0;
+  next_comparison_s_ = 1;
+  return {};
+}
+
+Communicator::Turn Communicator::step(Status* status) {
+  if (failed_.load(std::memory_order_acquire)) {
+    execution_->abandon();
+    *status = failure();
+    return Turn::kDone;
+  }
+  switch (execution_->poll()) {
+    case run::Execution::Outcome::kDone:
+      return Turn::kDone;
+    case run::Execution::Outcome::kMismatch:
+      *status = mismatched();
+      return Turn::kDone;
+    case run::Execution::Outcome::kMoved:
+      idle_rounds_ = 0;
+      return Turn::kMoved;
+    case run::Execution::Outcome::kIdle:
+      break;
+  }
+  if (Result<bool> moved = lane_->progress(); !moved.ok()) {
+    session_->announce_failure(id_, moved.status().code(), moved.status().message());
+    fail(moved.status());
+    return Turn::kIdle;  // the next step ends the call
+  } else if (*moved) {
+    return Turn::kMoved;
+  }
+  if (++idle_rounds_ % 64 == 0) {
+    if (Status s = check_wait(); !s.ok()) fail(s);
+  }
+  return Turn::kIdle;
+}
+
+void Communicator::back_off() {
+  if (!crowded_ && idle_rounds_ < settings_.spin) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  } else {
+    sched_yield();
+  }
+}
+
+Status Communicator::check_wait() {
+  const auto now = Clock::now();
+  if (idle_rounds_ == 64) idle_since_ = now;
+  const double waited = std::chrono::duration<double>(now - idle_since_).count();
+  if (waited < next_comparison_s_) return {};
+  if (settings_.check) session_->compare_calls(id_, current_.sequence);
+  next_comparison_s_ *= 2;
+  if (settings_.timeout_s > 0) {
+    next_comparison_s_ = std::min(next_comparison_s_, settings_.timeout_s);
+    if (waited >= settings_.timeout_s) {
+      uint64_t hash;
+      std::string text;
+      history_.find(current_.sequence, ranks(), &hash, &text);
+      Status s = timeout_error(
+          "rank " + std::to_string(rank_) + " waited " + std::to_string(std::lround(waited)) +
+          " s in call " + std::to_string(current_.sequence) + ", " + text + "; see HETCCL_TIMEOUT");
+      session_->announce_failure(id_, s.code(), s.message());
+      return s;
+    }
+  }
+  return {};
+}
+
+// A message of another call came. The control plane finds out who differs; what this rank knows by
+// itself serves if no verdict comes.
+Status Communicator::mismatched() {
+  const run::Mismatch m = execution_->mismatch();
+  execution_->abandon();
+  session_->compare_calls(id_, current_.sequence);
+  std::unique_lock lock(failure_mutex_);
+  if (failure_known_.wait_for(lock, std::chrono::duration<double>(kMismatchWait_s),
+                              [&] { return !failure_.ok(); })) {
+    return failure_;
+  }
+  lock.unlock();
+  uint64_t hash;
+  std::string text;
+  history_.find(current_.sequence, ranks(), &hash, &text);
+  Status s = invalid_usage(
+      "rank " + std::to_string(rank_) + " makes call " + std::to_string(current_.sequence) + ", " +
+      text + "; rank " + std::to_string(m.peer) + " sent " + std::to_string(m.received_bytes) +
+      " bytes of another call where " + std::to_string(m.expected_bytes) + " were due");
+  session_->announce_failure(id_, s.code(), s.message());
+  fail(s);
+  return failure();
+}
+
+// ---- split
+
+Result<std::unique_ptr<Communicator>> Communicator::split(int64_t color, int64_t key,
+                                                          const Status& trouble, double timeout_s) {
+  std::lock_guard lock(mutex_);
+  if (Status s = usable(); !s.ok()) return s;
+  Packer card;
+  Trouble::put(&card, trouble);
+  card.put(color).put(key);
+  std::vector<std::string> cards;
+  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
+  if (!s.ok()) return s;
+  struct Member {
+    int64_t key;
+    int rank;
+  };
+  std::vector<Member> chosen;
+  for (int r = 0; r < ranks(); ++r) {
+    Unpacker u(cards[r]);
+    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
+    const auto their_color = u.get<int64_t>();
+    const auto their_key = u.get<int64_t>();
+    if (color >= 0 && their_color == color) chosen.push_back({their_key, r});
+  }
+  const uint64_t child = ++children_;
+  if (color < 0) return std::unique_ptr<Communicator>();
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const Member& a, const Member& b) { return a.key < b.key; });
+  std::vector<int> members;
+  int rank = -1;
+  for (const Member& m : chosen) {
+    if (m.rank == rank_) rank = static_cast<int>(members.size());
+    members.push_back(members_[m.rank]);
+  }
+  Settings settings = settings_;
+  if (timeout_s >= 0) settings.timeout_s = timeout_s;
+  const net::GroupId id = mix(mix(id_, child), static_cast<uint64_t>(color));
+  return create(session_, id, std::move(members), rank, settings, {}, false);
+}
+
+// ---- ending
+
+Status Communicator::finalize() {
+  {
+    std::lock_guard lock(mutex_);
+    finalized_ = true;
+  }
+  std::unique_lock lock(queue_mutex_);
+  queue_empty_.wait(lock, [&] { return queue_.empty(); });
+  return failure();
+}
+
+void Communicator::settle(double seconds) {
+  const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+  {
+    std::unique_lock lock(queue_mutex_);
+    queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); });
+  }
+  std::unique_lock lock(mutex_, end);
+  if (!lock.owns_lock() || !lane_) return;
+  finalized_ = true;
+  for (int round = 0; !failed_ && !lane_->quiet() && Clock::now() < end; ++round) {
+    if (!lane_->progress().ok()) return;
+    if (round < 1000) {
+      sched_yield();
+    } else {
+      usleep(50);
+    }
+  }
+}
+
+bool Communicator::abort(double seconds) {
+  session_->announce_failure(id_, hetcclRemoteError, "rank " + std::to_string(rank_) + " aborted");
+  fail(remote_error("this rank aborted the communicator"));
+  const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+  {
+    std::unique_lock lock(queue_mutex_);
+    if (!queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); })) return false;
+  }
+  std::unique_lock lock(mutex_, end);
+  return lock.owns_lock();
+}
+
+Status Communicator::failure() const {
+  if (!failed_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+// The first error is what every later call gets.
+void Communicator::fail(const Status& why) {
+  {
+    std::lock_guard lock(failure_mutex_);
+    if (!failure_.ok()) return;
+    failure_ = why;
+    failed_.store(true, std::memory_order_release);
+  }
+  failure_known_.notify_all();
+}
+
+void Communicator::on_failure(const Status& why) { fail(why); }
+
+bool Communicator::describe_call(uint64_t sequence, net::CallRecord* record) {
+  return history_.find(sequence, ranks(), &record->hash, &record->text);
+}
+
+std::string Communicator::last_algorithm() const { return last_ ? last_->algorithm->name : ""; }
+
+}  // namespace hetccl

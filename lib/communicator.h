@@ -1,0 +1,138 @@
+// A communicator: members of a session, a lane between them, and the programs that run over it.
+//
+// Thread rule: any thread. One mutex serialises calls. A call given to a stream waits in queue_ and
+// is run by the progress thread; while the queue is not empty, blocking calls go through it too, so
+// that calls run in the order in which they were made.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/base/settings.h"
+#include "lib/call.h"
+#include "lib/call_history.h"
+#include "lib/coll/select.h"
+#include "lib/context.h"
+#include "lib/net/control.h"
+#include "lib/program_cache.h"
+#include "lib/run/execution.h"
+#include "lib/scratch.h"
+#include "lib/stream.h"
+
+namespace hetccl {
+
+class Communicator final : public net::GroupListener {
+ public:
+  // Collective over `members`, session ranks in the order of their ranks here. `trouble`: what made
+  // this rank's settings or arguments bad; all ranks then fail with it.
+  static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<net::Session> session,
+                                                      net::GroupId id, std::vector<int> members,
+                                                      int rank, const Settings& settings,
+                                                      const Status& trouble, bool agree);
+  ~Communicator() override;
+
+  int ranks() const { return static_cast<int>(members_.size()); }
+  int rank() const { return rank_; }
+
+  // Complete on return.
+  Status call(const Call& call);
+  // Ordered in `stream`; returns at once.
+  Status call(const Call& call, Stream* stream);
+
+  Result<std::unique_ptr<Communicator>> split(int64_t color, int64_t key, const Status& trouble,
+                                              double timeout_s);
+
+  Status finalize();            // waits for calls in streams; refuses further ones
+  void settle(double seconds);  // bounded: everything sent has been consumed
+  bool abort(double seconds);   // ends calls in progress; false: one did not end
+  Status failure() const;       // success while sound
+
+  const Settings& settings() const { return settings_; }
+  std::string last_algorithm() const;
+  std::string describe() const;  // JSON: rank table, links, settings in force
+
+  // net::GroupListener
+  void on_failure(const Status& why) override;
+  bool describe_call(uint64_t sequence, net::CallRecord* record) override;
+
+ private:
+  friend class StreamCall;
+
+  Communicator(std::shared_ptr<net::Session> session, net::GroupId id, std::vector<int> members,
+               int rank, const Settings& settings);
+  Status agree_on_settings(const Status& trouble);
+  Status connect();
+  void read_places();
+  std::chrono::steady_clock::time_point creation_deadline() const;
+
+  // What a call needs to run; made while mutex_ is held.
+  struct Prepared {
+    std::shared_ptr<const CachedProgram> program;
+    run::Buffers buffers;
+    uint64_t sequence = 0;
+    uint64_t signature = 0;
+  };
+  Result<Prepared> prepare(const Call& call);
+  std::shared_ptr<const CachedProgram> make_program(const Call& call, const Extents& extents);
+  Status usable() const;
+  void record_call(const Call& call);
+
+  // The holder of the turn runs one prepared call.
+  Status run(const Prepared& prepared);
+  Status begin(const Prepared& prepared);
+  enum class Turn { kIdle, kMoved, kDone };
+  Turn step(Status* status);  // one round; kDone: *status says how it ended
+  void back_off();
+  Status check_wait();  // time-out, comparison of argument lists
+  Status mismatched();
+  void fail(const Status& why);
+
+  const std::shared_ptr<net::Session> session_;
+  const net::GroupId id_;
+  const std::vector<int> members_;
+  const int rank_;
+  Settings settings_;
+  coll::Forced forced_;
+  coll::CostModel model_;
+  device::Device* device_ = nullptr;
+  std::unique_ptr<net::Lane> lane_;
+  std::unique_ptr<run::Execution> execution_;
+  size_t chunk_bytes_ = 0;
+  bool crowded_ = false;  // more ranks than cores on this machine
+  bool joined_ = false;
+
+  std::timed_mutex mutex_;
+  ProgramCache cache_;
+  CallHistory history_;
+  uint64_t sequence_ = 0;
+  uint64_t children_ = 0;
+  bool finalized_ = false;
+  std::shared_ptr<const CachedProgram> last_;
+  std::set<coll::Collective> noticed_;  // forced algorithms that gave way
+  std::ofstream record_;
+
+  std::mutex queue_mutex_;
+  std::condition_variable queue_empty_;
+  std::deque<StreamCall*> queue_;
+
+  // Of the call that runs; its runner's own.
+  Prepared current_;
+  Scratch work_, temp_;
+  uint32_t idle_rounds_ = 0;
+  std::chrono::steady_clock::time_point idle_since_{};
+  double next_comparison_s_ = 0;
+
+  std::atomic<bool> failed_{false};
+  mutable std::mutex failure_mutex_;
+  std::condition_variable failure_known_;
+  Status failure_;
+};
+
+}  // namespace hetccl

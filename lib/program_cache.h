@@ -1,0 +1,84 @@
+// Programs by the shape of the call, least recently used out first. Not thread-safe: the
+// communicator's mutex is held.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/call.h"
+#include "lib/coll/registry.h"
+#include "lib/run/program.h"
+
+namespace hetccl {
+
+struct CachedProgram {
+  const coll::Algorithm* algorithm;
+  run::Program program;
+};
+
+// What decides a program. Counts and displacements are kept whole: a hash could lie.
+struct ProgramKey {
+  coll::Collective collective;
+  DataType type;
+  RedOp op;
+  int root;
+  size_t count;
+  std::vector<size_t> lists;
+
+  bool operator==(const ProgramKey&) const = default;
+  bool matches(const Call& c) const {
+    return c.counts == nullptr && lists.empty() && collective == c.collective && type == c.type &&
+           op == c.op && root == c.root && count == c.count;
+  }
+};
+
+class ProgramCache {
+ public:
+  explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
+
+  std::shared_ptr<const CachedProgram> find(const Call& call, int ranks) {
+    if (!order_.empty() && order_.front().first.matches(call)) return order_.front().second;
+    const auto found = index_.find(key_of(call, ranks));
+    if (found == index_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return order_.front().second;
+  }
+
+  void insert(const Call& call, int ranks, std::shared_ptr<const CachedProgram> program) {
+    ProgramKey key = key_of(call, ranks);
+    order_.emplace_front(key, std::move(program));
+    index_[std::move(key)] = order_.begin();
+    if (order_.size() <= capacity_) return;
+    index_.erase(order_.back().first);
+    order_.pop_back();
+  }
+
+ private:
+  struct Hash {
+    size_t operator()(const ProgramKey& k) const {
+      size_t h = k.count * 0x9E3779B97F4A7C15ull + static_cast<size_t>(k.collective) * 131 +
+                 static_cast<size_t>(k.type) * 17 + static_cast<size_t>(k.op) * 7 +
+                 static_cast<size_t>(k.root);
+      for (size_t v : k.lists) h = (h ^ v) * 0x100000001B3ull;
+      return h;
+    }
+  };
+  static ProgramKey key_of(const Call& c, int ranks) {
+    ProgramKey key{c.collective, c.type, c.op, c.root, c.count, {}};
+    if (c.counts != nullptr) key.lists.assign(c.counts, c.counts + ranks);
+    if (c.displacements != nullptr) {
+      key.lists.insert(key.lists.end(), c.displacements, c.displacements + ranks);
+    }
+    return key;
+  }
+
+  using Order = std::list<std::pair<ProgramKey, std::shared_ptr<const CachedProgram>>>;
+  size_t capacity_;
+  Order order_;
+  std::unordered_map<ProgramKey, Order::iterator, Hash> index_;
+};
+
+}  // namespace hetccl
