@@ -1,0 +1,80 @@
+// A mailbox is where messages of one rank arrive from one peer: `depth` slots that are used in
+// turn. Message k (counted from 1) goes to slot (k - 1) % depth and is there once the slot's
+// sequence is k; so slots need no resetting, only zeroes in the beginning. The sender writes slots,
+// the receiver reads them and writes the count of released messages into the sender's own ledger,
+// so that each side's last touch is to memory of the other.
+//
+// Thread rule: one writer and one reader, which share nothing but the flags.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/net/arena.h"
+
+namespace hetccl::net {
+
+inline constexpr size_t kNearBytes = 32;      // payload that shares the flag's cache line
+inline constexpr size_t kInlineBytes = 2048;  // payload that travels in the slot
+
+enum class Payload : uint32_t {
+  kNear,       // in the header's line
+  kInline,     // behind the header
+  kElsewhere,  // in the sender's arena, at `near` as a Location
+  kLanded,     // at the receiver's announced destination
+  kBounced,    // in the receiver's own memory, slot by slot
+};
+
+struct alignas(64) MailSlot {
+  std::atomic<uint64_t> sequence;
+  uint64_t signature;
+  uint64_t bytes;
+  Payload payload;
+  uint32_t reserved;
+  alignas(kNearBytes) std::byte near[kNearBytes];
+  std::byte* behind() { return reinterpret_cast<std::byte*>(this) + sizeof(MailSlot); }
+};
+static_assert(sizeof(MailSlot) == 64);
+
+// What the peer tells the owner about the owner's messages.
+struct alignas(64) MailLedger {
+  std::atomic<uint64_t> released;  // messages of the owner that the peer no longer needs
+  std::atomic<uint64_t> closed;    // not zero: the peer will not touch the owner's region again
+};
+
+// Where things lie in a lane's region. The same on all ranks.
+class MailLayout {
+ public:
+  MailLayout(size_t ranks, size_t depth, size_t chunk_bytes)
+      : depth_(depth),
+        inline_bytes_(chunk_bytes < kInlineBytes ? (chunk_bytes + 63) / 64 * 64 : kInlineBytes),
+        slot_bytes_(sizeof(MailSlot) + inline_bytes_),
+        peer_bytes_(sizeof(MailLedger) + depth * slot_bytes_),
+        ranks_(ranks) {}
+
+  size_t inline_bytes() const { return inline_bytes_; }
+  size_t slot_bytes() const { return slot_bytes_; }
+  size_t region_bytes() const { return ranks_ * peer_bytes_; }
+  MailLedger* ledger(std::byte* region, size_t peer) const {
+    return reinterpret_cast<MailLedger*>(region + peer * peer_bytes_);
+  }
+  std::byte* slots(std::byte* region, size_t peer) const {
+    return region + peer * peer_bytes_ + sizeof(MailLedger);
+  }
+  MailSlot* slot(std::byte* slots, size_t index) const {
+    return reinterpret_cast<MailSlot*>(slots + index * slot_bytes_);
+  }
+
+  // Zeroes the flags.
+  void clear(std::byte* region) const;
+
+ private:
+  size_t depth_;
+  size_t inline_bytes_;
+  size_t slot_bytes_;
+  size_t peer_bytes_;
+  size_t ranks_;
+};
+
+}  // namespace hetccl::net

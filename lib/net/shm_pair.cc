@@ -1,0 +1,108 @@
+#include "lib/net/shm_pair.h"
+
+#include <cstring>
+
+namespace hetccl::net {
+
+void gather(std::span<const Piece> pieces, std::byte* destination) {
+  for (const Piece& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    std::memcpy(destination, piece.data, piece.bytes);
+    destination += piece.bytes;
+  }
+}
+
+ShmPair::ShmPair(const Parts& parts) : p_(parts), in_place_(parts.depth) {}
+
+ShmPair::~ShmPair() { p_.peer_ledger->closed.store(1, std::memory_order_release); }
+
+bool ShmPair::has_credit() {
+  if (sent_ - acknowledged_ < p_.depth) return true;
+  acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
+  return sent_ - acknowledged_ < p_.depth;
+}
+
+bool ShmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
+                       bool stable) {
+  if (!has_credit()) return false;
+  size_t index = sent_ % p_.depth;
+  MailSlot* slot = p_.layout.slot(p_.peer_slots, index);
+  slot->signature = envelope.signature;
+  slot->bytes = bytes;
+  place(slot, index, pieces, bytes, stable);
+  ++sent_;
+  slot->sequence.store(sent_, std::memory_order_release);
+  return true;
+}
+
+void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces, size_t bytes,
+                    bool stable) {
+  in_place_[index] = false;
+  if (bytes <= kNearBytes) {
+    slot->payload = Payload::kNear;
+    gather(pieces, slot->near);
+    return;
+  }
+  if (bytes <= p_.layout.inline_bytes()) {
+    slot->payload = Payload::kInline;
+    gather(pieces, slot->behind());
+    return;
+  }
+  slot->payload = Payload::kElsewhere;
+  Location location;
+  in_place_[index] =
+      stable && pieces.size() == 1 && p_.arena->locate(pieces[0].data, bytes, &location);
+  if (!in_place_[index]) {
+    location = p_.chunks_location;
+    location.offset += index * p_.chunk_bytes;
+    gather(pieces, p_.chunks + index * p_.chunk_bytes);
+  }
+  std::memcpy(slot->near, &location, sizeof(location));
+}
+
+uint64_t ShmPair::sends_done() {
+  if (done_ == sent_) return done_;
+  while (done_ < sent_ && (done_ < acknowledged_ || !in_place_[done_ % p_.depth])) ++done_;
+  if (done_ == sent_) return done_;
+  acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
+  while (done_ < sent_ && (done_ < acknowledged_ || !in_place_[done_ % p_.depth])) ++done_;
+  return done_;
+}
+
+bool ShmPair::try_announce(std::byte*, size_t) { return true; }
+
+bool ShmPair::try_receive(unsigned ahead, Received* message) {
+  if (ahead >= p_.depth) return false;
+  uint64_t wanted = released_ + ahead + 1;
+  MailSlot* slot = p_.layout.slot(p_.own_slots, (wanted - 1) % p_.depth);
+  if (slot->sequence.load(std::memory_order_acquire) != wanted) return false;
+  const std::byte* data = slot->near;
+  if (slot->payload == Payload::kInline) {
+    data = slot->behind();
+  } else if (slot->payload == Payload::kElsewhere) {
+    Location location;
+    std::memcpy(&location, slot->near, sizeof(location));
+    data = p_.peer->map(location);
+    if (data == nullptr) {
+      unmapped_ = *p_.trouble = true;
+      return false;
+    }
+  }
+  *message = Received{data, slot->bytes, slot->signature};
+  return true;
+}
+
+void ShmPair::release() {
+  ++released_;
+  p_.peer_ledger->released.store(released_, std::memory_order_release);
+}
+
+bool ShmPair::quiet() {
+  acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
+  MailSlot* next = p_.layout.slot(p_.own_slots, released_ % p_.depth);
+  return acknowledged_ == sent_ && next->sequence.load(std::memory_order_acquire) != released_ + 1;
+}
+
+Status ShmPair::status() const { return unmapped_ ? p_.peer->status() : Status(); }
+
+}  // namespace hetccl::net

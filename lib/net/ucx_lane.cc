@@ -1,0 +1,164 @@
+#include "lib/net/ucx_lane.h"
+
+#include <unistd.h>
+
+#include <limits>
+
+namespace hetccl::net {
+
+UcxLane::UcxLane(Parts parts) : p_(std::move(parts)) {}
+
+UcxLane::~UcxLane() {
+  p_.pairs.clear();
+  p_.shm_peers.clear();
+  p_.hub->retire(std::move(p_.region));
+}
+
+bool UcxLane::try_send(int peer, std::span<const Piece> pieces, Envelope envelope, bool stable) {
+  size_t bytes = bytes_of(pieces);
+  if (bytes > p_.chunk_bytes) [[unlikely]] {
+    misuse_ = internal_error("a message of " + std::to_string(bytes) +
+                             " bytes exceeds the lane's " + std::to_string(p_.chunk_bytes));
+    return false;
+  }
+  return p_.pairs[peer]->try_send(pieces, bytes, envelope, stable);
+}
+
+Result<bool> UcxLane::progress() {
+  if (!misuse_.ok()) [[unlikely]]
+    return misuse_;
+  bool moved = false;
+  for (NetPair* pair : p_.networked) moved |= pair->progress();
+  if (*p_.trouble) [[unlikely]] {
+    for (const std::unique_ptr<NetPair>& pair : p_.pairs) {
+      Status status = pair->status();
+      if (!status.ok()) return status;
+    }
+  }
+  return moved;
+}
+
+bool UcxLane::quiet() {
+  bool all = true;
+  for (const std::unique_ptr<NetPair>& pair : p_.pairs) all &= pair->quiet();
+  return all;
+}
+
+Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, int rank,
+                                                        const LaneOptions& options, uint32_t put) {
+  if (ranks < 1 || rank < 0 || rank >= ranks || options.depth < 1 || options.chunk_bytes < 1 ||
+      options.chunk_bytes > std::numeric_limits<uint32_t>::max()) {
+    return invalid_argument(
+        "a lane needs at least one rank, one message in flight and chunks of 1 "
+        "byte to 4 GiB");
+  }
+  hub->sweep();
+  std::unique_ptr<UcxLaneSetup> setup(new UcxLaneSetup(hub, ranks, rank, options));
+  Result<std::byte*> region = hub->arena().allocate(setup->layout_.region_bytes(), false);
+  if (!region.ok()) return region.status();
+  setup->region_ = *region;
+  setup->layout_.clear(*region);
+  Card& card = setup->card_;
+  card.process = hub->token();
+  card.pid = static_cast<uint64_t>(getpid());
+  card.full_address = hub->worker().full_address();
+  card.network_address = hub->worker().network_address();
+  card.table_key = hub->arena().table_key();
+  card.table_address = reinterpret_cast<uint64_t>(hub->arena().table());
+  if (!hub->arena().locate(*region, setup->layout_.region_bytes(), &card.region)) {
+    return internal_error("a lane's region is not in the arena");
+  }
+  card.ranks = static_cast<uint32_t>(ranks);
+  card.chunk_bytes = options.chunk_bytes;
+  card.depth = options.depth;
+  card.put = put;
+  setup->card_text_ = write_card(card);
+  return std::unique_ptr<LaneSetup>(std::move(setup));
+}
+
+// A region whose card went out without a lane being made stays as it is: who has the card may have
+// connected, and write to it at any time.
+UcxLaneSetup::~UcxLaneSetup() = default;
+
+Result<std::vector<Card>> UcxLaneSetup::read_cards(const std::vector<std::string>& texts) const {
+  if (texts.size() != static_cast<size_t>(ranks_)) {
+    return internal_error(std::to_string(texts.size()) + " cards for " + std::to_string(ranks_) +
+                          " ranks");
+  }
+  std::vector<Card> cards;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    Result<Card> card = read_card(texts[rank]);
+    if (!card.ok())
+      return Status(card.status().code(),
+                    "rank " + std::to_string(rank) + ": " + card.status().message());
+    if (card->ranks != card_.ranks || card->chunk_bytes != card_.chunk_bytes ||
+        card->depth != card_.depth) {
+      return invalid_usage("ranks " + std::to_string(rank_) + " and " + std::to_string(rank) +
+                           " have other chunk sizes or depths: give all ranks the same settings");
+    }
+    cards.push_back(std::move(*card));
+  }
+  return cards;
+}
+
+Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::vector<bool>& local,
+                                   UcxLane::Parts* parts) {
+  size_t peers = 0;
+  for (bool is_local : local) peers += is_local;
+  size_t chunk_stride = (options_.chunk_bytes + 63) / 64 * 64;
+  size_t chunks_bytes = options_.depth * chunk_stride;
+  Result<std::byte*> chunks = hub_->arena().allocate(peers * chunks_bytes, false);
+  if (!chunks.ok()) return chunks.status();
+  parts->region.chunks = *chunks;
+  Location chunks_at{};
+  (void)hub_->arena().locate(*chunks, peers * chunks_bytes, &chunks_at);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!local[rank]) continue;
+    Result<std::shared_ptr<ShmPeer>> peer = hub_->shm_peer(cards[rank]);
+    if (!peer.ok()) return peer.status();
+    std::byte* peer_region = (*peer)->map(cards[rank].region);
+    if (peer_region == nullptr) return (*peer)->status();
+    parts->region.watched.push_back(layout_.ledger(region_, rank));
+    parts->pairs[rank] = std::make_unique<ShmPair>(ShmPair::Parts{
+        .layout = layout_,
+        .depth = options_.depth,
+        .chunk_bytes = chunk_stride,
+        .arena = &hub_->arena(),
+        .peer = peer->get(),
+        .own_slots = layout_.slots(region_, rank),
+        .own_ledger = layout_.ledger(region_, rank),
+        .peer_slots = layout_.slots(peer_region, rank_),
+        .peer_ledger = layout_.ledger(peer_region, rank_),
+        .chunks = parts->region.chunks + (parts->region.watched.size() - 1) * chunks_bytes,
+        .chunks_location = chunks_at,
+        .trouble = parts->trouble.get(),
+    });
+    parts->shm_peers.push_back(std::move(*peer));
+    chunks_at.offset += chunks_bytes;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Lane>> UcxLaneSetup::connect(const std::vector<std::string>& cards,
+                                                    const std::vector<bool>& shares_memory) {
+  Result<std::vector<Card>> read = read_cards(cards);
+  if (!read.ok()) return read.status();
+  UcxLane::Parts parts;
+  parts.hub = hub_;
+  parts.chunk_bytes = options_.chunk_bytes;
+  parts.region.region = region_;
+  parts.trouble = std::make_unique<bool>(false);
+  parts.pairs.resize(ranks_);
+  std::vector<bool> local = shares_memory;
+  local.resize(ranks_);
+  local[rank_] = true;
+  Status connected = connect_local(*read, local, &parts);
+  if (!connected.ok()) {
+    // Nothing was sent, so nobody reads the chunks.
+    if (parts.region.chunks != nullptr) (void)hub_->arena().free(parts.region.chunks).ok();
+    return connected;
+  }
+  return std::unique_ptr<Lane>(std::make_unique<UcxLane>(std::move(parts)));
+}
+
+}  // namespace hetccl::net
