@@ -31,18 +31,20 @@ std::string step_text(const Plan& plan, const Step& step) {
 
 }  // namespace
 
+std::string to_text(const Plan& plan, size_t step) {
+  std::string text = std::to_string(step) + ' ' + step_text(plan, plan.steps[step]);
+  const uint32_t begin = plan.steps[step].dependencies_begin;
+  for (uint32_t d = begin; d < plan.steps[step].dependencies_end; ++d) {
+    text += d == begin ? "  after " : ",";
+    text += std::to_string(plan.dependencies[d].step);
+    if (plan.dependencies[d].whole) text += '*';
+  }
+  return text;
+}
+
 std::string to_text(const Plan& plan) {
   std::string text;
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const Step& step = plan.steps[s];
-    text += std::to_string(s) + ' ' + step_text(plan, step);
-    for (uint32_t d = step.dependencies_begin; d < step.dependencies_end; ++d) {
-      text += d == step.dependencies_begin ? "  after " : ",";
-      text += std::to_string(plan.dependencies[d].step);
-      if (plan.dependencies[d].whole) text += '*';
-    }
-    text += '\n';
-  }
+  for (size_t s = 0; s < plan.steps.size(); ++s) text += to_text(plan, s) + '\n';
   return text;
 }
 

@@ -15,6 +15,7 @@
 // if its blocks are empty.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -85,7 +86,9 @@ struct Plan {
 // are one place, and hence no hazard to steps that read the input.
 bool copies_input(const Plan& plan, const Step& step);
 
-// One line a step, for people: "3 combine output[2] <- input[2] + message(1)  after 0,2*".
-std::string to_text(const Plan& plan);
+// For people: "3 combine output[2] <- input[2] + message(1)  after 0,2*", where * marks a
+// dependency on the whole step. A combine that finalizes reads "finalize".
+std::string to_text(const Plan& plan, size_t step);
+std::string to_text(const Plan& plan);  // one line a step
 
 }  // namespace hetccl::coll
