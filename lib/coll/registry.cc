@@ -127,8 +127,12 @@ const Algorithm* find(Collective collective, std::string_view name) {
 std::string_view name_of(Collective collective) { return kNames[static_cast<size_t>(collective)]; }
 
 std::optional<Collective> parse_collective(std::string_view name) {
+  std::string plain;  // "all_reduce" and "AllReduce" are meant as well
+  for (const char c : name) {
+    if (c != '_') plain += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
   for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<Collective>(i);
+    if (kNames[i] == plain) return static_cast<Collective>(i);
   }
   return std::nullopt;
 }
