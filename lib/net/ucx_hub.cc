@@ -1,6 +1,10 @@
 #include "lib/net/ucx_hub.h"
 
+#include <cstring>
 #include <random>
+#include <thread>
+
+#include "lib/base/log.h"
 
 namespace hetccl::net {
 namespace {
@@ -22,6 +26,7 @@ Result<std::unique_ptr<UcxHub>> UcxHub::create(const WorkerOptions& options) {
   Result<std::unique_ptr<Arena>> arena = Arena::create(hub->worker_.get());
   if (!arena.ok()) return arena.status();
   hub->arena_ = std::move(*arena);
+  hub->accept_messages();
   std::random_device random;
   for (uint64_t& word : hub->token_) word = (uint64_t{random()} << 32) | random();
   return hub;
@@ -43,6 +48,110 @@ Result<std::shared_ptr<ShmPeer>> UcxHub::shm_peer(const Card& card) {
   return peer;
 }
 
+Result<std::shared_ptr<UcxRemote>> UcxHub::remote(const Card& card) {
+  std::lock_guard lock(mutex_);
+  auto known = remotes_.find(card.process);
+  if (known != remotes_.end() && !known->second->failed()) return known->second;
+  Result<std::shared_ptr<UcxRemote>> made = UcxRemote::connect(worker_.get(), card);
+  if (made.ok()) remotes_[card.process] = *made;
+  return made;
+}
+
+void UcxHub::accept_messages() {
+  struct Handler {
+    AmId id;
+    ucp_am_recv_callback_t call;
+  };
+  for (Handler handler : {Handler{kAmMessage, on_message}, {kAmAcknowledge, on_acknowledge}}) {
+    ucp_am_handler_param_t params{};
+    params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                        UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+    params.id = handler.id;
+    params.cb = handler.call;
+    params.arg = this;
+    params.flags = UCP_AM_FLAG_WHOLE_MSG;
+    ucp_worker_set_am_recv_handler(worker_->handle(), &params);
+  }
+}
+
+// A message for a lane that is gone is nobody's any more.
+ucs_status_t UcxHub::on_message(void* hub, const void* header, size_t header_bytes, void* data,
+                                size_t bytes, const ucp_am_recv_param_t* param) {
+  AmHeader message;
+  if (header_bytes != sizeof(message)) return UCS_OK;
+  std::memcpy(&message, header, sizeof(message));
+  auto& inboxes = static_cast<UcxHub*>(hub)->inboxes_;
+  auto inbox = inboxes.find(message.lane);
+  if (inbox == inboxes.end()) return UCS_OK;
+  if (message.source >= static_cast<uint32_t>(inbox->second->ranks())) return UCS_OK;
+  bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  return inbox->second->pair(static_cast<int>(message.source))
+      ->on_message(message, data, bytes, rendezvous);
+}
+
+ucs_status_t UcxHub::on_acknowledge(void* hub, const void* header, size_t header_bytes, void*,
+                                    size_t, const ucp_am_recv_param_t*) {
+  AmAcknowledgement message;
+  if (header_bytes != sizeof(message)) return UCS_OK;
+  std::memcpy(&message, header, sizeof(message));
+  auto& inboxes = static_cast<UcxHub*>(hub)->inboxes_;
+  auto inbox = inboxes.find(message.lane);
+  if (inbox == inboxes.end()) return UCS_OK;
+  if (message.source >= static_cast<uint32_t>(inbox->second->ranks())) return UCS_OK;
+  inbox->second->pair(static_cast<int>(message.source))->on_acknowledge(message.released);
+  return UCS_OK;
+}
+
+uint32_t UcxHub::open_inbox(std::shared_ptr<UcxInbox> inbox) {
+  std::lock_guard lock(worker_->mutex());
+  uint32_t id = next_inbox_++;
+  inboxes_[id] = std::move(inbox);
+  return id;
+}
+
+bool UcxHub::drain(UcxInbox* inbox, std::chrono::milliseconds limit) {
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    {
+      std::lock_guard lock(worker_->mutex());
+      if (inbox->requests() == 0) return true;
+      ucp_worker_progress(worker_->handle());
+    }
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+}
+
+void UcxHub::close_inbox(uint32_t id) {
+  std::shared_ptr<UcxInbox> inbox;
+  {
+    std::lock_guard lock(worker_->mutex());
+    auto known = inboxes_.find(id);
+    if (known == inboxes_.end()) return;
+    inbox = std::move(known->second);
+    inboxes_.erase(known);
+  }
+  if (drain(inbox.get(), std::chrono::milliseconds(1000))) return;
+  {
+    std::lock_guard lock(worker_->mutex());
+    for (int peer = 0; peer < inbox->ranks(); ++peer) {
+      AmPair* pair = inbox->known_pair(peer);
+      if (pair == nullptr || pair->requests() == 0 || pair->remote() == nullptr) continue;
+      log::warn("a lane ends with messages to or from rank " + std::to_string(peer) +
+                " under way: the connection to its process is cut");
+      pair->remote()->cut();
+    }
+  }
+  if (drain(inbox.get(), std::chrono::milliseconds(1000))) return;
+  std::lock_guard lock(worker_->mutex());
+  stuck_.push_back(std::move(inbox));
+}
+
+bool UcxHub::progress() {
+  std::unique_lock lock(worker_->mutex(), std::try_to_lock);
+  return lock.owns_lock() && ucp_worker_progress(worker_->handle()) != 0;
+}
+
 void UcxHub::retire(RetiredRegion region) {
   {
     std::lock_guard lock(mutex_);
@@ -54,6 +163,7 @@ void UcxHub::retire(RetiredRegion region) {
 void UcxHub::sweep() {
   std::vector<RetiredRegion> quiet;
   std::vector<std::shared_ptr<ShmPeer>> gone;
+  std::vector<std::shared_ptr<UcxRemote>> lost;
   {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < retired_.size();) {
@@ -63,6 +173,14 @@ void UcxHub::sweep() {
         retired_.pop_back();
       } else {
         ++i;
+      }
+    }
+    for (auto remote = remotes_.begin(); remote != remotes_.end();) {
+      if (remote->second.use_count() == 1 && remote->second->failed()) {
+        lost.push_back(std::move(remote->second));
+        remote = remotes_.erase(remote);
+      } else {
+        ++remote;
       }
     }
     for (auto peer = shm_peers_.begin(); peer != shm_peers_.end();) {

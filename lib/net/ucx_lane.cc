@@ -9,7 +9,8 @@ namespace hetccl::net {
 UcxLane::UcxLane(Parts parts) : p_(std::move(parts)) {}
 
 UcxLane::~UcxLane() {
-  p_.pairs.clear();
+  p_.hub->close_inbox(p_.inbox);
+  p_.shm_pairs.clear();
   p_.shm_peers.clear();
   p_.hub->retire(std::move(p_.region));
 }
@@ -27,10 +28,10 @@ bool UcxLane::try_send(int peer, std::span<const Piece> pieces, Envelope envelop
 Result<bool> UcxLane::progress() {
   if (!misuse_.ok()) [[unlikely]]
     return misuse_;
-  bool moved = false;
+  bool moved = !p_.networked.empty() && p_.hub->progress();
   for (NetPair* pair : p_.networked) moved |= pair->progress();
   if (*p_.trouble) [[unlikely]] {
-    for (const std::unique_ptr<NetPair>& pair : p_.pairs) {
+    for (NetPair* pair : p_.pairs) {
       Status status = pair->status();
       if (!status.ok()) return status;
     }
@@ -40,7 +41,7 @@ Result<bool> UcxLane::progress() {
 
 bool UcxLane::quiet() {
   bool all = true;
-  for (const std::unique_ptr<NetPair>& pair : p_.pairs) all &= pair->quiet();
+  for (NetPair* pair : p_.pairs) all &= pair->quiet();
   return all;
 }
 
@@ -68,6 +69,9 @@ Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, 
   if (!hub->arena().locate(*region, setup->layout_.region_bytes(), &card.region)) {
     return internal_error("a lane's region is not in the arena");
   }
+  setup->inbox_ =
+      std::make_shared<UcxInbox>(&hub->worker(), ranks, rank, options.depth, options.chunk_bytes);
+  card.lane = hub->open_inbox(setup->inbox_);
   card.ranks = static_cast<uint32_t>(ranks);
   card.chunk_bytes = options.chunk_bytes;
   card.depth = options.depth;
@@ -78,7 +82,9 @@ Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, 
 
 // A region whose card went out without a lane being made stays as it is: who has the card may have
 // connected, and write to it at any time.
-UcxLaneSetup::~UcxLaneSetup() = default;
+UcxLaneSetup::~UcxLaneSetup() {
+  if (inbox_ != nullptr) hub_->close_inbox(card_.lane);
+}
 
 Result<std::vector<Card>> UcxLaneSetup::read_cards(const std::vector<std::string>& texts) const {
   if (texts.size() != static_cast<size_t>(ranks_)) {
@@ -119,7 +125,7 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
     std::byte* peer_region = (*peer)->map(cards[rank].region);
     if (peer_region == nullptr) return (*peer)->status();
     parts->region.watched.push_back(layout_.ledger(region_, rank));
-    parts->pairs[rank] = std::make_unique<ShmPair>(ShmPair::Parts{
+    parts->shm_pairs.push_back(std::make_unique<ShmPair>(ShmPair::Parts{
         .layout = layout_,
         .depth = options_.depth,
         .chunk_bytes = chunk_stride,
@@ -132,9 +138,28 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
         .chunks = parts->region.chunks + (parts->region.watched.size() - 1) * chunks_bytes,
         .chunks_location = chunks_at,
         .trouble = parts->trouble.get(),
-    });
+    }));
+    parts->pairs[rank] = parts->shm_pairs.back().get();
     parts->shm_peers.push_back(std::move(*peer));
     chunks_at.offset += chunks_bytes;
+  }
+  return {};
+}
+
+Status UcxLaneSetup::connect_remote(const std::vector<Card>& cards, const std::vector<bool>& local,
+                                    UcxLane::Parts* parts) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (local[rank]) continue;
+    Result<std::shared_ptr<UcxRemote>> remote = hub_->remote(cards[rank]);
+    if (!remote.ok()) {
+      return Status(remote.status().code(),
+                    "rank " + std::to_string(rank) + ": " + remote.status().message());
+    }
+    std::lock_guard lock(hub_->worker().mutex());
+    AmPair* pair = inbox_->pair(rank);
+    pair->connect(std::move(*remote), cards[rank].lane, parts->trouble.get());
+    parts->pairs[rank] = pair;
+    parts->networked.push_back(pair);
   }
   return {};
 }
@@ -153,11 +178,14 @@ Result<std::unique_ptr<Lane>> UcxLaneSetup::connect(const std::vector<std::strin
   local.resize(ranks_);
   local[rank_] = true;
   Status connected = connect_local(*read, local, &parts);
+  if (connected.ok()) connected = connect_remote(*read, local, &parts);
   if (!connected.ok()) {
     // Nothing was sent, so nobody reads the chunks.
     if (parts.region.chunks != nullptr) (void)hub_->arena().free(parts.region.chunks).ok();
     return connected;
   }
+  parts.inbox = card_.lane;
+  inbox_ = nullptr;  // it is the lane's now
   return std::unique_ptr<Lane>(std::make_unique<UcxLane>(std::move(parts)));
 }
 

@@ -18,7 +18,9 @@ class UcxLane final : public Lane {
   struct Parts {
     UcxHub* hub;
     size_t chunk_bytes;
-    std::vector<std::unique_ptr<NetPair>> pairs;      // by rank; null: no way to that rank yet
+    std::vector<NetPair*> pairs;                      // by rank
+    std::vector<std::unique_ptr<NetPair>> shm_pairs;  // some of `pairs`; the inbox has the rest
+    uint32_t inbox = 0;
     std::vector<std::shared_ptr<ShmPeer>> shm_peers;  // kept for the pairs
     std::vector<NetPair*> networked;                  // those of `pairs` that need progress
     std::unique_ptr<bool> trouble;                    // a pair has a status to tell
@@ -65,6 +67,8 @@ class UcxLaneSetup final : public LaneSetup {
   Result<std::vector<Card>> read_cards(const std::vector<std::string>& texts) const;
   Status connect_local(const std::vector<Card>& cards, const std::vector<bool>& local,
                        UcxLane::Parts* parts);
+  Status connect_remote(const std::vector<Card>& cards, const std::vector<bool>& local,
+                        UcxLane::Parts* parts);
 
   UcxHub* hub_;
   int ranks_;
@@ -72,6 +76,7 @@ class UcxLaneSetup final : public LaneSetup {
   LaneOptions options_;
   MailLayout layout_;
   std::byte* region_ = nullptr;
+  std::shared_ptr<UcxInbox> inbox_;
   Card card_;
   std::string card_text_;
 };

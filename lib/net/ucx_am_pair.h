@@ -1,0 +1,125 @@
+// A pair of ranks that meet over the network by active messages. A message goes out as one; UCX
+// sends small ones at once and fetches large ones by rendezvous, straight to the announced
+// destination or to memory of the pair. Acknowledgements are active messages too, one for about
+// half the depth.
+//
+// At most `depth` messages of a pair are unreleased, so the receiver has a place for each, and a
+// sender waits for nothing but the receiver's progress.
+//
+// Thread rule: the lane's thread; on_message() and on_acknowledge() run under the worker's lock on
+// whichever thread makes progress. They meet in atomics: a slot's sequence, the counts of messages
+// released, acknowledged and announced.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "lib/net/net_pair.h"
+#include "lib/net/ucx_remote.h"
+
+namespace hetccl::net {
+
+struct AmHeader {
+  uint32_t lane;    // of the receiver
+  uint32_t source;  // the sender's rank
+  uint64_t sequence;
+  uint64_t signature;
+};
+
+struct AmAcknowledgement {
+  uint32_t lane;
+  uint32_t source;
+  uint64_t released;
+};
+
+enum AmId : unsigned { kAmMessage = 1, kAmAcknowledge = 2 };
+
+class AmPair final : public NetPair {
+ public:
+  AmPair(UcxWorker* worker, size_t depth, size_t chunk_bytes, int self, int peer);
+
+  // Messages may arrive before; nothing can be sent before.
+  void connect(std::shared_ptr<UcxRemote> remote, uint32_t peer_lane, bool* trouble);
+
+  bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
+                bool stable) override;
+  uint64_t sends_done() override;
+  bool try_announce(std::byte* destination, size_t bytes) override;
+  bool try_receive(unsigned ahead, Received* message) override;
+  void release() override;
+  bool progress() override;
+  bool quiet() override;
+  Status status() const override;
+  std::string describe() const override;
+
+  // --- under the worker's lock
+  ucs_status_t on_message(const AmHeader& header, void* data, size_t bytes, bool rendezvous);
+  void on_acknowledge(uint64_t released);
+  size_t requests() const { return requests_; }  // that UCX has not completed
+  UcxRemote* remote() { return remote_.get(); }
+
+ private:
+  struct Outgoing {
+    AmPair* pair = nullptr;
+    AmHeader header{};
+    std::unique_ptr<std::byte[]> copy;
+    size_t copy_bytes = 0;
+    bool copied = false;  // the pieces are free although UCX is not done
+    std::atomic<bool> busy{false};
+  };
+  struct Incoming {
+    AmPair* pair = nullptr;
+    std::atomic<uint64_t> sequence{0};
+    uint64_t pending = 0;  // becomes the sequence when the rendezvous is complete
+    uint64_t signature = 0;
+    size_t bytes = 0;
+    std::byte* data = nullptr;
+    std::unique_ptr<std::byte[]> own;
+    size_t own_bytes = 0;
+  };
+  struct Announced {
+    std::byte* destination;
+    size_t bytes;
+  };
+
+  std::byte* copy_of(Outgoing* slot, std::span<const Piece> pieces, size_t bytes);
+  bool post(Outgoing* slot, const void* data, size_t bytes);
+  std::byte* landing(Incoming* slot, uint64_t sequence, size_t bytes);
+  void violate(const std::string& what);
+  void acknowledge();
+  static void on_sent(void* request, ucs_status_t status, void* outgoing);
+  static void on_fetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
+  static void on_acknowledged(void* request, ucs_status_t status, void* pair);
+
+  UcxWorker* worker_;
+  const size_t depth_;
+  const size_t chunk_bytes_;
+  const int self_;
+  const int peer_;
+  std::shared_ptr<UcxRemote> remote_;
+  uint32_t peer_lane_ = 0;
+  bool* trouble_ = nullptr;
+
+  std::vector<Outgoing> outgoing_;
+  uint64_t sent_ = 0;
+  uint64_t done_ = 0;
+  std::atomic<uint64_t> acknowledged_{0};
+
+  std::vector<Incoming> incoming_;
+  std::vector<Announced> announced_ring_;
+  std::atomic<uint64_t> announced_{0};
+  std::atomic<uint64_t> released_{0};
+
+  AmAcknowledgement acknowledgement_{};
+  uint64_t acknowledgement_sent_ = 0;
+  std::atomic<bool> acknowledgement_busy_{false};
+  unsigned idle_ = 0;  // calls of progress() since the last release
+
+  size_t requests_ = 0;
+  std::atomic<size_t> fetching_{0};
+  std::string violation_;  // set under the worker's lock, before `violated_`
+  std::atomic<bool> violated_{false};
+};
+
+}  // namespace hetccl::net
