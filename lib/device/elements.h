@@ -98,7 +98,7 @@ HETCCL_KERNEL_FUNCTION inline typename Format::Bits encode(float value) {
   const uint32_t half = ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1);
   if constexpr (Format::kBias == Single::kBias) {
     const uint32_t rounded = (magnitude + half) >> kShift;
-    return static_cast<Bits>(sign | (magnitude > Single::kTop ? Format::kNan : rounded));
+    return static_cast<Bits>(magnitude > Single::kTop ? Format::kNan : sign | rounded);
   }
   constexpr uint32_t kRebias = static_cast<uint32_t>(Single::kBias - Format::kBias) << 23;
   const uint32_t normal = (magnitude - kRebias + half) >> kShift;
@@ -111,9 +111,11 @@ HETCCL_KERNEL_FUNCTION inline typename Format::Bits encode(float value) {
   constexpr uint32_t kSmallestNormal = kRebias + (1u << 23);
   uint32_t result = magnitude < kSmallestNormal ? subnormal : normal;
   constexpr bool kHasInfinity = (Format::kTop & ((1u << Format::kMantissa) - 1)) == 0;
-  constexpr uint32_t kOverflow = kHasInfinity ? Format::kTop : Format::kNan;
-  result = result < kOverflow ? result : kOverflow;
-  return static_cast<Bits>(sign | (magnitude > Single::kTop ? Format::kNan : result));
+  if constexpr (kHasInfinity) {
+    result = result < Format::kTop ? result : Format::kTop;
+    return static_cast<Bits>(magnitude > Single::kTop ? Format::kNan : sign | result);
+  }
+  return static_cast<Bits>(result > Format::kTop ? Format::kNan : sign | result);
 }
 
 // float64 to float32 by rounding to odd: an inexact result ends in 1, so that it is never mistaken

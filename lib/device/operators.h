@@ -209,12 +209,21 @@ struct Complex {
   T real, imaginary;
 };
 
-// Four products, without recovery of infinities.
+HETCCL_KERNEL_FUNCTION inline float negated(float x) {
+  return bits_as<float>(bits_as<uint32_t>(x) ^ Single::kSign);
+}
+HETCCL_KERNEL_FUNCTION inline double negated(double x) {
+  return bits_as<double>(bits_as<uint64_t>(x) ^ Double::kSign);
+}
+
+// Four products, without recovery of infinities. The difference is a sum with a flipped sign bit,
+// which is the same number: GCC 12 turns products under alternating - and + into fused
+// multiply-adds even where contraction is off.
 template <class T>
 struct ComplexProd : InPlace<Complex<T>> {
   static constexpr Finish kFinish = Finish::kAlways;
   HETCCL_OPERATION Complex<T> join(Complex<T> a, Complex<T> b) {
-    return {a.real * b.real - a.imaginary * b.imaginary,
+    return {a.real * b.real + negated(a.imaginary * b.imaginary),
             a.real * b.imaginary + a.imaginary * b.real};
   }
   HETCCL_OPERATION Complex<T> finish(Complex<T> x, int) {
