@@ -1,0 +1,187 @@
+// How links of the mesh come about: each rank connects to its parent, proves that it belongs to the
+// session by the parent's key, and is watched as a process where the system allows it.
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lib/base/log.h"
+#include "lib/net/control_mesh.h"
+
+namespace hetccl::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uint64_t kHelloMagic = 0x6f6c'6c65'6874'6368;
+constexpr milliseconds kRetryPause{100};
+// A rank that refuses connections for this long, and of which no good-bye has come round, is dead.
+constexpr milliseconds kGrace{1000};
+
+}  // namespace
+
+// ---- the side of the parent
+
+bool ControlMesh::on_hello(const LinkPtr& link, const Frame& hello) {
+  Reader reader(hello.payload);
+  const bool ours = reader.number<uint64_t>() == kHelloMagic;
+  const int rank = reader.number<int32_t>();
+  const std::string_view key = reader.raw(kKeyBytes);
+  // A parent's rank is always the lower one.
+  if (!ours || !reader.done() || rank <= self_ || rank >= ranks() ||
+      !same_secret(reinterpret_cast<const uint8_t*>(key.data()), record(self_).key, kKeyBytes)) {
+    return false;
+  }
+  Frame sync;
+  sync.type = FrameType::kSync;
+  sync.payload = encode_states();
+  link->send(encode(sync));
+  // One that the others have given up hears so, and that is all.
+  if ((state(rank) & kGone) != 0) return false;
+  ControlLink::Callbacks callbacks;
+  callbacks.on_frame = [this, rank](Frame& frame) { on_link_frame(rank, frame); };
+  callbacks.on_closed = [this, rank](int, const std::string& why) { on_link_closed(rank, why); };
+  callbacks.on_drained = [this] { finish_if_done(); };
+  link->set_callbacks(std::move(callbacks));
+  establish(rank, link);
+  return true;
+}
+
+// ---- the side of the child
+
+std::vector<Address> ControlMesh::candidates(int rank) const {
+  const SessionRecord& there = record(rank);
+  if (std::strncmp(there.machine, record(self_).machine, sizeof(there.machine)) == 0) {
+    return {loopback_address()};
+  }
+  return {there.addresses, there.addresses + there.addresses_used};
+}
+
+void ControlMesh::attach() {
+  if (closed_) return;
+  const int parent = tree_.parent(self_);
+  if (parent < 0 || links_.contains(parent) || dial_.rank == parent) return;
+  stop_dialing();
+  dial_.rank = parent;
+  dial_.since = Clock::now();
+  dial_next();
+}
+
+void ControlMesh::stop_dialing() {
+  if (dial_.link != nullptr) dial_.link->close();
+  thread_->cancel(dial_.timer);
+  dial_ = Dial();
+}
+
+void ControlMesh::dial_next() {
+  const int rank = dial_.rank;
+  const std::vector<Address> addresses = candidates(rank);
+  if (dial_.candidate >= addresses.size()) return on_dial_round_over();
+  const Address& address = addresses[dial_.candidate];
+  const uint16_t port = record(rank).port;
+  dial_.why = "connecting to " + to_string(address, port) + ": ";
+  Fd fd = start_connect(address, port);
+  if (!fd.valid()) return on_dial_failed(errno, error_text(errno));
+  tune_connection(fd.get(), timeout_s_);
+  ControlLink::Callbacks callbacks;
+  callbacks.on_connected = [this, rank] {
+    Frame hello;
+    hello.payload.assign(reinterpret_cast<const char*>(record(rank).key), kKeyBytes);
+    hello.payload = Writer().number(kHelloMagic).number<int32_t>(self_).raw(hello.payload).take();
+    dial_.link->send(encode(hello));
+    Frame sync;
+    sync.type = FrameType::kSync;
+    sync.payload = encode_states();
+    dial_.link->send(encode(sync));
+  };
+  callbacks.on_frame = [this, rank](Frame& frame) {
+    if (dial_.rank == rank && dial_.link != nullptr) {
+      if (frame.type != FrameType::kSync) return;
+      LinkPtr link = std::move(dial_.link);
+      stop_dialing();
+      establish(rank, std::move(link));
+    }
+    on_link_frame(rank, frame);
+  };
+  callbacks.on_closed = [this, rank](int error, const std::string& why) {
+    if (dial_.rank == rank && dial_.link != nullptr) return on_dial_failed(error, why);
+    on_link_closed(rank, why);
+  };
+  callbacks.on_drained = [this] { finish_if_done(); };
+  dial_.link = ControlLink::open(thread_, std::move(fd), true, kMaxPayload, std::move(callbacks));
+}
+
+void ControlMesh::on_dial_failed(int error, const std::string& why) {
+  if (closed_) return;
+  dial_.link.reset();
+  dial_.why += why;
+  // Whoever accepts and then hangs up is not the one that is wanted.
+  if (error != ECONNREFUSED && error != ECONNRESET && error != 0) dial_.refused = false;
+  ++dial_.candidate;
+  dial_next();
+}
+
+void ControlMesh::on_dial_round_over() {
+  const int rank = dial_.rank;
+  if ((state(rank) & kDeparted) != 0) return mark(rank, kGone, self_, dial_.why);
+  const auto waited = Clock::now() - dial_.since;
+  const double limit = timeout_s_ > 0 ? timeout_s_ : 600;
+  if ((dial_.refused && waited > kGrace) || waited > std::chrono::duration<double>(limit)) {
+    return mark(rank, kGone | kDead, self_,
+                dial_.why + " (HETCCL_SOCKET_IFNAME chooses the interface)");
+  }
+  dial_.candidate = 0;
+  dial_.refused = true;
+  dial_.timer = after(kRetryPause, [this] { dial_next(); });
+}
+
+// ---- processes of this host
+
+void ControlMesh::expect_children() {
+  if (closed_) return;
+  for (int child : tree_.children()) watch_process(child);
+}
+
+void ControlMesh::watch_process(int rank) {
+  const SessionRecord& there = record(rank);
+  const SessionRecord& here = record(self_);
+  if (closed_ || processes_.contains(rank) || there.pid == here.pid ||
+      std::strncmp(there.pid_context, here.pid_context, sizeof(there.pid_context)) != 0) {
+    return;
+  }
+  Fd fd = Fd::open([&] { return static_cast<int>(::syscall(SYS_pidfd_open, there.pid, 0)); });
+  if (!fd.valid()) {
+    // Where the system has no such call, the end of the connection tells.
+    if (errno == ESRCH) after(milliseconds(0), [this, rank] { on_process_exit(rank); });
+    return;
+  }
+  Process& process = processes_[rank];
+  process.token =
+      thread_->watch(fd.get(), EPOLLIN, [this, rank](uint32_t) { on_process_exit(rank); });
+  process.fd = std::move(fd);
+}
+
+void ControlMesh::on_process_exit(int rank) {
+  if (closed_) return;
+  if (auto found = processes_.find(rank); found != processes_.end()) {
+    thread_->forget(found->second.token, found->second.fd.get());
+    processes_.erase(found);
+  }
+  const auto link = links_.find(rank);
+  const bool linked = link != links_.end();
+  // A good-bye may be among what it sent last.
+  if (linked) LinkPtr(link->second)->drain_input();
+  if (closed_ || (state(rank) & kGone) != 0) return;
+  if ((state(rank) & kDeparted) != 0) return mark(rank, kGone, self_, "");
+  if (linked) return mark(rank, kGone | kDead, self_, "process ended");
+  // Its good-bye may be on its way by another rank.
+  after(kGrace, [this, rank] {
+    const bool departed = (state(rank) & kDeparted) != 0;
+    mark(rank, departed ? kGone : kGone | kDead, self_, "process ended");
+  });
+}
+
+}  // namespace hetccl::net
