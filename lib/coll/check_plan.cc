@@ -125,12 +125,12 @@ class PlanCheck {
   // Accumulators live in work and nowhere else; results never do.
   Status check_widths(size_t i) const {
     const Step& step = plan_.steps[i];
-    if (step.kind == StepKind::kSend || plan_.collective == Collective::kBarrier) return {};
+    if (step.kind == StepKind::kSend) return {};
     const uint32_t operands = step.operands_end - step.operands_begin;
     if (operands == 0) return fail(i, "combines nothing");
-    const bool moves_only = plan_.collective == Collective::kBroadcast ||
-                            plan_.collective == Collective::kAllGather ||
-                            plan_.collective == Collective::kAllToAll;
+    const bool moves_only =
+        plan_.collective == Collective::kBroadcast || plan_.collective == Collective::kAllGather ||
+        plan_.collective == Collective::kAllToAll || plan_.collective == Collective::kBarrier;
     if (moves_only && (operands > 1 || step.finalize)) {
       return fail(i, "reduces in a collective that only moves data");
     }

@@ -1,7 +1,7 @@
 #include "lib/coll/select.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
 
 namespace hetccl::coll {
 namespace {
@@ -49,9 +49,8 @@ bool can_serve(const Algorithm& algorithm, const Query& query) {
 }
 
 std::string microseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f us", seconds * 1e6);
-  return text;
+  const long long tenths = std::llround(std::min(seconds, 1e9) * 1e7);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " us";
 }
 
 double estimate(const Algorithm& algorithm, const Query& query, const CostModel& model) {
