@@ -34,7 +34,8 @@ constexpr Isa kIsas[] = {
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
      },
      HETCCL_KERNELS_OF(avx512)},
-    {"avx2", "host avx2", [] { return __builtin_cpu_supports("avx2") != 0; },
+    {"avx2", "host avx2",
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); },
      HETCCL_KERNELS_OF(avx2)},
 #endif
     {"portable", "host portable", [] { return true; }, HETCCL_KERNELS_OF(portable)},

@@ -12,7 +12,7 @@ Kernel kernel_of(hetcclRedOp_t op) {
     case hetcclProd:
       return wide<NarrowProd<Format>>();
     case hetcclAvg:
-      return wide<NarrowAvg<Format, OfAverage>>();
+      return {run_average<Format, OfAverage>, 1};
     case hetcclMin:
       return same<FloatMin<Format>>();
     case hetcclMax:

@@ -7,6 +7,7 @@
 // after all sources of that piece have been read. So the destination may be one of the sources.
 #pragma once
 
+#include "lib/device/lanes.h"
 #include "lib/device/kernels.h"
 #include "lib/device/operators.h"
 
@@ -121,30 +122,35 @@ struct Wide {
   static constexpr size_t kTile = kTileBytes / sizeof(A);
 
   static void widen(A* tile, const void* from, size_t count) {
+    size_t i = Lanes<Op>::widen(tile, from, count);
     HETCCL_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) tile[i] = Op::widen(get<E>(from, i));
+    for (; i < count; ++i) tile[i] = Op::widen(get<E>(from, i));
   }
   static void widen_two(A* tile, const void* a, const void* b, size_t count) {
+    size_t i = Lanes<Op>::widen_two(tile, a, b, count);
     HETCCL_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) {
+    for (; i < count; ++i) {
       tile[i] = Op::join(Op::widen(get<E>(a, i)), Op::widen(get<E>(b, i)));
     }
   }
   static void join_narrow(A* tile, const void* from, size_t count) {
+    size_t i = Lanes<Op>::join_narrow(tile, from, count);
     HETCCL_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) tile[i] = Op::join(tile[i], Op::widen(get<E>(from, i)));
+    for (; i < count; ++i) tile[i] = Op::join(tile[i], Op::widen(get<E>(from, i)));
   }
   static void join_wide(A* tile, const void* from, size_t count) {
     HETCCL_INDEPENDENT
     for (size_t i = 0; i < count; ++i) tile[i] = Op::join(tile[i], get<A>(from, i));
   }
   static void finish(void* to, const A* tile, size_t count, int ranks) {
+    size_t i = Lanes<Op>::finish(to, tile, count, ranks);
     HETCCL_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) put<E>(to, i, Op::finish(tile[i], ranks));
+    for (; i < count; ++i) put<E>(to, i, Op::finish(tile[i], ranks));
   }
   static void finish_two(void* to, const void* a, const void* b, size_t count, int ranks) {
+    size_t i = Lanes<Op>::finish_two(to, a, b, count, ranks);
     HETCCL_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) {
+    for (; i < count; ++i) {
       const A sum = Op::join(Op::widen(get<E>(a, i)), Op::widen(get<E>(b, i)));
       put<E>(to, i, Op::finish(sum, ranks));
     }
@@ -201,6 +207,14 @@ constexpr Kernel same(unsigned units = 1) {
 template <class Op>
 constexpr Kernel wide() {
   return {Wide<Op>::run, 1};
+}
+
+template <class Format, class Accumulator>
+void run_average(const KernelCall& call) {
+  if ((call.ranks & (call.ranks - 1)) == 0) {
+    return Wide<NarrowAvgOfPowerOfTwo<Format, Accumulator>>::run(call);
+  }
+  Wide<NarrowAvg<Format, Accumulator>>::run(call);
 }
 
 }  // namespace hetccl::device::HETCCL_KERNEL_NAMESPACE

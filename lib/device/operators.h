@@ -170,6 +170,8 @@ struct FloatMax : InPlace<typename Format::Bits> {
 
 // ---- 16- and 8-bit floats: wide until the end, rounded once. encode() makes NaN canonical. ----
 
+// Here join() and scale() also take vectors of accumulators.
+
 template <class Format>
 struct NarrowFloat {
   using Element = typename Format::Bits;
@@ -177,16 +179,26 @@ struct NarrowFloat {
   static constexpr Finish kFinish = Finish::kAlways;
   HETCCL_OPERATION float widen(Element x) { return decode<Format>(x); }
   HETCCL_OPERATION Element finish(float x, int) { return encode<Format>(x); }
+  template <class V>
+  HETCCL_OPERATION V scale(V x, int) {
+    return x;
+  }
 };
 
 template <class Format>
 struct NarrowSum : NarrowFloat<Format> {
-  HETCCL_OPERATION float join(float a, float b) { return a + b; }
+  template <class V>
+  HETCCL_OPERATION V join(V a, V b) {
+    return a + b;
+  }
 };
 
 template <class Format>
 struct NarrowProd : NarrowFloat<Format> {
-  HETCCL_OPERATION float join(float a, float b) { return a * b; }
+  template <class V>
+  HETCCL_OPERATION V join(V a, V b) {
+    return a * b;
+  }
 };
 
 // Divides in float64, so that the quotient is rounded by the conversion alone.
@@ -196,9 +208,28 @@ struct NarrowAvg {
   using Accumulator = Wide;
   static constexpr Finish kFinish = Finish::kAlways;
   HETCCL_OPERATION Wide widen(Element x) { return decode<Format>(x); }
-  HETCCL_OPERATION Wide join(Wide a, Wide b) { return a + b; }
+  template <class V>
+  HETCCL_OPERATION V join(V a, V b) {
+    return a + b;
+  }
   HETCCL_OPERATION Element finish(Wide x, int ranks) {
     return encode<Format>(round_to_odd(static_cast<double>(x) / ranks));
+  }
+};
+
+HETCCL_KERNEL_FUNCTION inline float before_encode(float x) { return x; }
+HETCCL_KERNEL_FUNCTION inline float before_encode(double x) { return round_to_odd(x); }
+
+// The same result where the number of ranks is a power of two: the product with its reciprocal is
+// the exact quotient, since no sum of these formats comes near the accumulator's smallest numbers.
+template <class Format, class Wide>
+struct NarrowAvgOfPowerOfTwo : NarrowAvg<Format, Wide> {
+  template <class V>
+  HETCCL_OPERATION V scale(V x, int ranks) {
+    return x * (Wide{1} / static_cast<Wide>(ranks));
+  }
+  HETCCL_OPERATION typename Format::Bits finish(Wide x, int ranks) {
+    return encode<Format>(before_encode(scale(x, ranks)));
   }
 };
 

@@ -397,7 +397,10 @@ Bytes random_data(DataType type, RedOp op, bool wide, size_t count, std::mt19937
   const size_t accumulator = accumulator_size(type, op);
   const size_t size = wide ? accumulator : size_of(type);
   Bytes data(count * size);
-  for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
+  for (size_t at = 0; at < data.size(); at += sizeof(uint64_t)) {
+    const uint64_t bits = random();
+    std::memcpy(&data[at], &bits, std::min(sizeof(bits), data.size() - at));
+  }
   const bool pair = supports(type, hetcclMinLoc);
   const size_t bytes = float_bytes(type, op, wide);
   if (bytes == 4) fill_floats<float>(data, pair ? size : 4, random);
