@@ -403,7 +403,9 @@ Status Communicator::check_wait() {
 Status Communicator::mismatched() {
   const run::Mismatch m = execution_->mismatch();
   execution_->abandon();
-  session_->compare_calls(id_, current_.sequence);
+  // A rank that only sends may have run ahead by as many calls as messages fit on the way.
+  const uint64_t earliest = current_.sequence - std::min(current_.sequence - 1, settings_.depth);
+  for (uint64_t s = earliest; s <= current_.sequence; ++s) session_->compare_calls(id_, s);
   std::unique_lock lock(failure_mutex_);
   if (failure_known_.wait_for(lock, std::chrono::duration<double>(kMismatchWait_s),
                               [&] { return !failure_.ok(); })) {
