@@ -9,6 +9,7 @@ void MailLayout::clear(std::byte* region) const {
     ledger_line->closed.store(0, std::memory_order_relaxed);
     for (size_t index = 0; index < depth_; ++index) {
       slot(slots(region, peer), index)->sequence.store(0, std::memory_order_relaxed);
+      announcements(region, peer)[index].sequence.store(0, std::memory_order_relaxed);
     }
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);

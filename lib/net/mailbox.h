@@ -7,6 +7,7 @@
 // Thread rule: one writer and one reader, which share nothing but the flags.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,6 @@ enum class Payload : uint32_t {
   kInline,     // behind the header
   kElsewhere,  // in the sender's arena, at `near` as a Location
   kLanded,     // at the receiver's announced destination
-  kBounced,    // in the receiver's own memory, slot by slot
 };
 
 struct alignas(64) MailSlot {
@@ -43,14 +43,26 @@ struct alignas(64) MailLedger {
   std::atomic<uint64_t> closed;    // not zero: the peer will not touch the owner's region again
 };
 
-// Where things lie in a lane's region. The same on all ranks.
+// Where a peer that puts may put a large message of the owner's. Written by the peer.
+struct alignas(64) PutAnnouncement {
+  std::atomic<uint64_t> sequence;  // of the message; the flag
+  uint64_t address;                // in the peer
+  uint64_t bytes;
+  uint64_t key_bytes;
+  std::array<std::byte, 480> key;
+};
+static_assert(sizeof(PutAnnouncement) == 512);
+
+// Where things lie in a lane's region, peer by peer: the ledger, the slots of the mailbox, the
+// announcements. The same on all ranks.
 class MailLayout {
  public:
   MailLayout(size_t ranks, size_t depth, size_t chunk_bytes)
       : depth_(depth),
         inline_bytes_(chunk_bytes < kInlineBytes ? (chunk_bytes + 63) / 64 * 64 : kInlineBytes),
         slot_bytes_(sizeof(MailSlot) + inline_bytes_),
-        peer_bytes_(sizeof(MailLedger) + depth * slot_bytes_),
+        slots_end_(sizeof(MailLedger) + depth * slot_bytes_),
+        peer_bytes_(slots_end_ + depth * sizeof(PutAnnouncement)),
         ranks_(ranks) {}
 
   size_t inline_bytes() const { return inline_bytes_; }
@@ -61,6 +73,9 @@ class MailLayout {
   }
   std::byte* slots(std::byte* region, size_t peer) const {
     return region + peer * peer_bytes_ + sizeof(MailLedger);
+  }
+  PutAnnouncement* announcements(std::byte* region, size_t peer) const {
+    return reinterpret_cast<PutAnnouncement*>(region + peer * peer_bytes_ + slots_end_);
   }
   MailSlot* slot(std::byte* slots, size_t index) const {
     return reinterpret_cast<MailSlot*>(slots + index * slot_bytes_);
@@ -73,6 +88,7 @@ class MailLayout {
   size_t depth_;
   size_t inline_bytes_;
   size_t slot_bytes_;
+  size_t slots_end_;
   size_t peer_bytes_;
   size_t ranks_;
 };

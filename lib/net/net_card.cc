@@ -21,6 +21,8 @@ void visit(Visitor& v, CardType& card) {
   v.number(card.region.segment);
   v.number(card.region.generation);
   v.number(card.region.offset);
+  v.number(card.region_address);
+  v.text(card.region_key);
   v.number(card.lane);
   v.number(card.ranks);
   v.number(card.chunk_bytes);

@@ -14,6 +14,10 @@ namespace hetccl::net {
 
 using ProcessToken = std::array<uint64_t, 2>;  // random, one a process
 
+// Whether messages between nodes are put where they are announced. kAuto: where the network has
+// one-sided access.
+enum class PutChoice : uint32_t { kNo = 0, kAuto = 1, kYes = 2 };
+
 struct Card {
   ProcessToken process{};
   uint64_t pid = 0;
@@ -22,11 +26,13 @@ struct Card {
   std::string table_key;        // opens the table of the arena's segments
   uint64_t table_address = 0;
   Location region{};  // the lane's mailboxes
+  uint64_t region_address = 0;
+  std::string region_key;
   uint32_t lane = 0;  // the id that messages to this rank carry
   uint32_t ranks = 0;
   uint64_t chunk_bytes = 0;
   uint64_t depth = 0;
-  uint32_t put = 0;  // PutChoice
+  PutChoice put = PutChoice::kAuto;
 };
 
 std::string write_card(const Card& card);

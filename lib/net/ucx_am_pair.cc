@@ -29,7 +29,6 @@ AmPair::AmPair(UcxWorker* worker, size_t depth, size_t chunk_bytes, int self, in
       outgoing_(depth),
       incoming_(depth),
       announced_ring_(depth) {
-  for (Outgoing& slot : outgoing_) slot.pair = this;
   for (Incoming& slot : incoming_) slot.pair = this;
 }
 
@@ -37,6 +36,8 @@ void AmPair::connect(std::shared_ptr<UcxRemote> remote, uint32_t peer_lane, bool
   remote_ = std::move(remote);
   peer_lane_ = peer_lane;
   trouble_ = trouble;
+  for (Outgoing& slot : outgoing_) slot.operation.bind(remote_.get(), &requests_);
+  acknowledging_.bind(remote_.get(), &requests_);
 }
 
 // --- sending
@@ -45,14 +46,27 @@ bool AmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope enve
   if (sent_ - acknowledged_.load(std::memory_order_acquire) >= depth_) return false;
   Outgoing* slot = &outgoing_[sent_ % depth_];
   // The acknowledgement may come before UCX has told of its own part.
-  if (slot->busy.load(std::memory_order_acquire) || remote_->failed()) return false;
+  if (slot->operation.busy() || remote_->failed()) return false;
   slot->header = AmHeader{peer_lane_, static_cast<uint32_t>(self_), sent_ + 1, envelope.signature};
   slot->copied = pieces.size() != 1 || bytes <= kInlineBytes;
-  const std::byte* data = slot->copied ? copy_of(slot, pieces, bytes) : pieces[0].data;
-  std::lock_guard lock(worker_->mutex());
-  if (!post(slot, data, bytes)) return false;
+  if (!post(slot, pieces, bytes)) return false;
   ++sent_;
   return true;
+}
+
+bool AmPair::post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes) {
+  uint64_t sequence = slot->header.sequence;
+  if (put_ != nullptr && put_->is_small(bytes)) {
+    std::lock_guard lock(worker_->mutex());
+    return put_->send_small(&slot->operation, sequence, pieces, bytes, slot->header.signature);
+  }
+  const std::byte* data = slot->copied ? copy_of(slot, pieces, bytes) : pieces[0].data;
+  std::lock_guard lock(worker_->mutex());
+  if (remote_->failed()) return false;
+  if (put_ != nullptr && put_->has_place(sequence, bytes)) {
+    return put_->send_large(&slot->operation, sequence, data, bytes, slot->header.signature);
+  }
+  return post_message(slot, data, bytes);
 }
 
 std::byte* AmPair::copy_of(Outgoing* slot, std::span<const Piece> pieces, size_t bytes) {
@@ -61,37 +75,16 @@ std::byte* AmPair::copy_of(Outgoing* slot, std::span<const Piece> pieces, size_t
   return slot->copy.get();
 }
 
-bool AmPair::post(Outgoing* slot, const void* data, size_t bytes) {
-  if (remote_->failed()) return false;
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  params.cb.send = on_sent;
-  params.user_data = slot;
-  ucs_status_ptr_t request = ucp_am_send_nbx(remote_->endpoint(), kAmMessage, &slot->header,
-                                             sizeof(slot->header), data, bytes, &params);
-  if (UCS_PTR_IS_ERR(request)) {
-    remote_->fail(UCS_PTR_STATUS(request));
-    return false;
-  }
-  if (request != nullptr) {
-    slot->busy.store(true, std::memory_order_relaxed);
-    ++requests_;
-  }
-  return true;
-}
-
-void AmPair::on_sent(void* request, ucs_status_t status, void* outgoing) {
-  Outgoing* slot = static_cast<Outgoing*>(outgoing);
-  if (status != UCS_OK) slot->pair->remote_->fail(status);
-  --slot->pair->requests_;
-  ucp_request_free(request);
-  slot->busy.store(false, std::memory_order_release);
+bool AmPair::post_message(Outgoing* slot, const void* data, size_t bytes) {
+  ucp_request_param_t params = slot->operation.params();
+  return slot->operation.started(ucp_am_send_nbx(remote_->endpoint(), kAmMessage, &slot->header,
+                                                 sizeof(slot->header), data, bytes, &params));
 }
 
 uint64_t AmPair::sends_done() {
   for (; done_ < sent_; ++done_) {
     const Outgoing& slot = outgoing_[done_ % depth_];
-    if (!slot.copied && slot.busy.load(std::memory_order_acquire)) break;
+    if (!slot.copied && slot.operation.busy()) break;
   }
   return done_;
 }
@@ -110,6 +103,7 @@ bool AmPair::try_announce(std::byte* destination, size_t bytes) {
   if (next > released + depth_) return false;
   announced_ring_[(next - 1) % depth_] = Announced{destination, bytes};
   announced_.store(next, std::memory_order_release);
+  if (put_ != nullptr) put_->announce(next, destination, bytes);
   return true;
 }
 
@@ -176,13 +170,17 @@ bool AmPair::try_receive(unsigned ahead, Received* message) {
   if (ahead >= depth_) return false;
   uint64_t wanted = released_.load(std::memory_order_relaxed) + ahead + 1;
   const Incoming& slot = incoming_[(wanted - 1) % depth_];
-  if (slot.sequence.load(std::memory_order_acquire) != wanted) return false;
+  if (slot.sequence.load(std::memory_order_acquire) != wanted) {
+    return put_ != nullptr &&
+           put_->arrived(wanted, announced_ring_[(wanted - 1) % depth_].destination, message);
+  }
   *message = Received{slot.data, slot.bytes, slot.signature};
   return true;
 }
 
 void AmPair::release() {
   uint64_t released = released_.load(std::memory_order_relaxed) + 1;
+  if (put_ != nullptr) put_->released(released);
   released_.store(released, std::memory_order_release);
   idle_ = 0;
   if (released - acknowledgement_sent_ >= std::max<uint64_t>(1, depth_ / 2)) acknowledge();
@@ -190,34 +188,16 @@ void AmPair::release() {
 
 // One acknowledgement is under way at a time; progress() and quiet() try again.
 void AmPair::acknowledge() {
-  if (acknowledgement_busy_.load(std::memory_order_acquire) || remote_->failed()) return;
+  if (acknowledging_.busy() || remote_->failed()) return;
   std::lock_guard lock(worker_->mutex());
   if (remote_->failed()) return;
   uint64_t released = released_.load(std::memory_order_relaxed);
   acknowledgement_ = AmAcknowledgement{peer_lane_, static_cast<uint32_t>(self_), released};
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  params.cb.send = on_acknowledged;
-  params.user_data = this;
-  ucs_status_ptr_t request = ucp_am_send_nbx(remote_->endpoint(), kAmAcknowledge, &acknowledgement_,
-                                             sizeof(acknowledgement_), nullptr, 0, &params);
-  if (UCS_PTR_IS_ERR(request)) {
-    remote_->fail(UCS_PTR_STATUS(request));
-    return;
+  ucp_request_param_t params = acknowledging_.params();
+  if (acknowledging_.started(ucp_am_send_nbx(remote_->endpoint(), kAmAcknowledge, &acknowledgement_,
+                                             sizeof(acknowledgement_), nullptr, 0, &params))) {
+    acknowledgement_sent_ = released;
   }
-  if (request != nullptr) {
-    acknowledgement_busy_.store(true, std::memory_order_relaxed);
-    ++requests_;
-  }
-  acknowledgement_sent_ = released;
-}
-
-void AmPair::on_acknowledged(void* request, ucs_status_t status, void* self) {
-  AmPair* pair = static_cast<AmPair*>(self);
-  if (status != UCS_OK) pair->remote_->fail(status);
-  --pair->requests_;
-  ucp_request_free(request);
-  pair->acknowledgement_busy_.store(false, std::memory_order_release);
 }
 
 // --- both
@@ -233,12 +213,11 @@ bool AmPair::quiet() {
   uint64_t released = released_.load(std::memory_order_relaxed);
   if (acknowledgement_sent_ != released) acknowledge();
   bool sends_over = acknowledged_.load(std::memory_order_acquire) == sent_;
-  for (const Outgoing& slot : outgoing_) {
-    sends_over &= !slot.busy.load(std::memory_order_acquire);
-  }
-  bool nothing_waits = incoming_[released % depth_].sequence.load() != released + 1;
-  return sends_over && nothing_waits && acknowledgement_sent_ == released &&
-         !acknowledgement_busy_.load(std::memory_order_acquire) && fetching_.load() == 0;
+  for (const Outgoing& slot : outgoing_) sends_over &= !slot.operation.busy();
+  Received next;
+  bool acknowledged = acknowledgement_sent_ == released && !acknowledging_.busy();
+  return sends_over && acknowledged && fetching_.load() == 0 && !try_receive(0, &next) &&
+         (put_ == nullptr || !put_->busy());
 }
 
 // Called under the worker's lock.
@@ -255,6 +234,8 @@ Status AmPair::status() const {
   return {};
 }
 
-std::string AmPair::describe() const { return remote_->lanes().transports + ", active messages"; }
+std::string AmPair::describe() const {
+  return remote_->lanes().transports + (put_ == nullptr ? ", active messages" : ", put");
+}
 
 }  // namespace hetccl::net

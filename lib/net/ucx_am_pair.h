@@ -1,4 +1,5 @@
-// A pair of ranks that meet over the network by active messages. A message goes out as one; UCX
+// A pair of ranks that meet over the network, by active messages and, where told so, by puts
+// (ucx_put.h). A message goes out as one; UCX
 // sends small ones at once and fetches large ones by rendezvous, straight to the announced
 // destination or to memory of the pair. Acknowledgements are active messages too, one for about
 // half the depth.
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "lib/net/net_pair.h"
+#include "lib/net/ucx_put.h"
 #include "lib/net/ucx_remote.h"
 
 namespace hetccl::net {
@@ -39,8 +41,9 @@ class AmPair final : public NetPair {
  public:
   AmPair(UcxWorker* worker, size_t depth, size_t chunk_bytes, int self, int peer);
 
-  // Messages may arrive before; nothing can be sent before.
+  // Messages may arrive before; nothing can be sent before. Under the worker's lock.
   void connect(std::shared_ptr<UcxRemote> remote, uint32_t peer_lane, bool* trouble);
+  void connect_put(std::unique_ptr<UcxPut> put) { put_ = std::move(put); }
 
   bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                 bool stable) override;
@@ -57,16 +60,17 @@ class AmPair final : public NetPair {
   ucs_status_t on_message(const AmHeader& header, void* data, size_t bytes, bool rendezvous);
   void on_acknowledge(uint64_t released);
   size_t requests() const { return requests_; }  // that UCX has not completed
-  UcxRemote* remote() { return remote_.get(); }
+  size_t* request_count() { return &requests_; }
+  UcxPut* put() { return put_.get(); }
+  const std::shared_ptr<UcxRemote>& remote() { return remote_; }
 
  private:
   struct Outgoing {
-    AmPair* pair = nullptr;
+    UcxOperation operation;
     AmHeader header{};
     std::unique_ptr<std::byte[]> copy;
     size_t copy_bytes = 0;
     bool copied = false;  // the pieces are free although UCX is not done
-    std::atomic<bool> busy{false};
   };
   struct Incoming {
     AmPair* pair = nullptr;
@@ -84,13 +88,12 @@ class AmPair final : public NetPair {
   };
 
   std::byte* copy_of(Outgoing* slot, std::span<const Piece> pieces, size_t bytes);
-  bool post(Outgoing* slot, const void* data, size_t bytes);
+  bool post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes);
+  bool post_message(Outgoing* slot, const void* data, size_t bytes);
   std::byte* landing(Incoming* slot, uint64_t sequence, size_t bytes);
   void violate(const std::string& what);
   void acknowledge();
-  static void on_sent(void* request, ucs_status_t status, void* outgoing);
   static void on_fetched(void* request, ucs_status_t status, size_t bytes, void* incoming);
-  static void on_acknowledged(void* request, ucs_status_t status, void* pair);
 
   UcxWorker* worker_;
   const size_t depth_;
@@ -100,6 +103,7 @@ class AmPair final : public NetPair {
   std::shared_ptr<UcxRemote> remote_;
   uint32_t peer_lane_ = 0;
   bool* trouble_ = nullptr;
+  std::unique_ptr<UcxPut> put_;
 
   std::vector<Outgoing> outgoing_;
   uint64_t sent_ = 0;
@@ -113,7 +117,7 @@ class AmPair final : public NetPair {
 
   AmAcknowledgement acknowledgement_{};
   uint64_t acknowledgement_sent_ = 0;
-  std::atomic<bool> acknowledgement_busy_{false};
+  UcxOperation acknowledging_;
   unsigned idle_ = 0;  // calls of progress() since the last release
 
   size_t requests_ = 0;

@@ -95,7 +95,7 @@ bool UcxFabric::made_with(const FabricOptions& options) const {
 
 Result<std::unique_ptr<LaneSetup>> UcxFabric::open_lane(int ranks, int rank,
                                                         const LaneOptions& options) {
-  return UcxLaneSetup::create(hub_.get(), ranks, rank, options, static_cast<uint32_t>(put_));
+  return UcxLaneSetup::create(hub_.get(), ranks, rank, options, put_);
 }
 
 Result<void*> UcxFabric::allocate_shared(size_t bytes) {

@@ -12,9 +12,6 @@
 
 namespace hetccl::net {
 
-// Whether large messages between nodes are put into announced buffers. Travels in the card.
-enum class PutChoice : uint32_t { kNo = 0, kAuto = 1, kYes = 2 };
-
 class UcxFabric final : public Fabric {
  public:
   UcxFabric(std::unique_ptr<UcxHub> hub, const FabricOptions& options, PutChoice put)

@@ -10,8 +10,9 @@ namespace hetccl::net {
 namespace {
 
 bool is_quiet(const RetiredRegion& retired) {
-  for (const MailLedger* ledger : retired.watched) {
-    if (ledger->closed.load(std::memory_order_acquire) == 0) return false;
+  for (const RegionUser& user : retired.users) {
+    bool closed = user.ledger->closed.load(std::memory_order_acquire) != 0;
+    if (!closed && (user.remote == nullptr || !user.remote->failed())) return false;
   }
   return true;
 }
@@ -123,6 +124,8 @@ bool UcxHub::drain(UcxInbox* inbox, std::chrono::milliseconds limit) {
 }
 
 void UcxHub::close_inbox(uint32_t id) {
+  // Outlive the lock below, which their destructors take.
+  std::vector<std::shared_ptr<UcxRemote>> remotes;
   std::shared_ptr<UcxInbox> inbox;
   {
     std::lock_guard lock(worker_->mutex());
@@ -130,21 +133,32 @@ void UcxHub::close_inbox(uint32_t id) {
     if (known == inboxes_.end()) return;
     inbox = std::move(known->second);
     inboxes_.erase(known);
-  }
-  if (drain(inbox.get(), std::chrono::milliseconds(1000))) return;
-  {
-    std::lock_guard lock(worker_->mutex());
     for (int peer = 0; peer < inbox->ranks(); ++peer) {
       AmPair* pair = inbox->known_pair(peer);
-      if (pair == nullptr || pair->requests() == 0 || pair->remote() == nullptr) continue;
-      log::warn("a lane ends with messages to or from rank " + std::to_string(peer) +
-                " under way: the connection to its process is cut");
-      pair->remote()->cut();
+      if (pair == nullptr) continue;
+      remotes.push_back(pair->remote());
+      if (pair->put() != nullptr) pair->put()->close();
     }
   }
-  if (drain(inbox.get(), std::chrono::milliseconds(1000))) return;
+  bool over = drain(inbox.get(), std::chrono::milliseconds(1000));
+  if (!over) {
+    cut_busy(inbox.get());
+    over = drain(inbox.get(), std::chrono::milliseconds(1000));
+  }
   std::lock_guard lock(worker_->mutex());
-  stuck_.push_back(std::move(inbox));
+  if (!over) stuck_.push_back(inbox);
+  inbox = nullptr;
+}
+
+void UcxHub::cut_busy(UcxInbox* inbox) {
+  std::lock_guard lock(worker_->mutex());
+  for (int peer = 0; peer < inbox->ranks(); ++peer) {
+    AmPair* pair = inbox->known_pair(peer);
+    if (pair == nullptr || pair->requests() == 0 || pair->remote() == nullptr) continue;
+    log::warn("a lane ends with messages to or from rank " + std::to_string(peer) +
+              " under way: the connection to its process is cut");
+    pair->remote()->cut();
+  }
 }
 
 bool UcxHub::progress() {
@@ -161,6 +175,9 @@ void UcxHub::retire(RetiredRegion region) {
 }
 
 void UcxHub::sweep() {
+  // Peers that put close their ledgers by puts.
+  for (int i = 0; i < 16 && progress(); ++i) {
+  }
   std::vector<RetiredRegion> quiet;
   std::vector<std::shared_ptr<ShmPeer>> gone;
   std::vector<std::shared_ptr<UcxRemote>> lost;

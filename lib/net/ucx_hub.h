@@ -21,11 +21,17 @@
 
 namespace hetccl::net {
 
-// Memory of a lane that is gone. It can be used again once all `watched` ledgers are closed.
+// A peer that may touch a region until it has closed its ledger there or its connection is lost.
+struct RegionUser {
+  MailLedger* ledger;
+  std::shared_ptr<UcxRemote> remote;  // null: it shares memory
+};
+
+// Memory of a lane that is gone. It can be used again when all its users are gone.
 struct RetiredRegion {
   std::byte* region = nullptr;
   std::byte* chunks = nullptr;  // may be null
-  std::vector<MailLedger*> watched;
+  std::vector<RegionUser> users;
 };
 
 class UcxHub {
@@ -58,6 +64,7 @@ class UcxHub {
  private:
   UcxHub() = default;
   void accept_messages();
+  void cut_busy(UcxInbox* inbox);
   bool drain(UcxInbox* inbox, std::chrono::milliseconds limit);
   static ucs_status_t on_message(void* hub, const void* header, size_t header_bytes, void* data,
                                  size_t bytes, const ucp_am_recv_param_t* param);

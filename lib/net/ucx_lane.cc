@@ -5,6 +5,16 @@
 #include <limits>
 
 namespace hetccl::net {
+namespace {
+
+// From what both ends know: their choices, and the transports between them, which are the same
+// seen from either end.
+bool chooses_put(PutChoice one, PutChoice other, bool native) {
+  if (one == PutChoice::kNo || other == PutChoice::kNo) return false;
+  return native || one == PutChoice::kYes || other == PutChoice::kYes;
+}
+
+}  // namespace
 
 UcxLane::UcxLane(Parts parts) : p_(std::move(parts)) {}
 
@@ -46,7 +56,7 @@ bool UcxLane::quiet() {
 }
 
 Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, int rank,
-                                                        const LaneOptions& options, uint32_t put) {
+                                                        const LaneOptions& options, PutChoice put) {
   if (ranks < 1 || rank < 0 || rank >= ranks || options.depth < 1 || options.chunk_bytes < 1 ||
       options.chunk_bytes > std::numeric_limits<uint32_t>::max()) {
     return invalid_argument(
@@ -69,6 +79,9 @@ Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, 
   if (!hub->arena().locate(*region, setup->layout_.region_bytes(), &card.region)) {
     return internal_error("a lane's region is not in the arena");
   }
+  const SegmentRow& row = hub->arena().table()[card.region.segment];
+  card.region_address = reinterpret_cast<uint64_t>(*region);
+  card.region_key.assign(reinterpret_cast<const char*>(row.key.data()), row.key_bytes.load());
   setup->inbox_ =
       std::make_shared<UcxInbox>(&hub->worker(), ranks, rank, options.depth, options.chunk_bytes);
   card.lane = hub->open_inbox(setup->inbox_);
@@ -83,7 +96,9 @@ Result<std::unique_ptr<LaneSetup>> UcxLaneSetup::create(UcxHub* hub, int ranks, 
 // A region whose card went out without a lane being made stays as it is: who has the card may have
 // connected, and write to it at any time.
 UcxLaneSetup::~UcxLaneSetup() {
-  if (inbox_ != nullptr) hub_->close_inbox(card_.lane);
+  bool unused = inbox_ != nullptr;
+  inbox_ = nullptr;
+  if (unused) hub_->close_inbox(card_.lane);
 }
 
 Result<std::vector<Card>> UcxLaneSetup::read_cards(const std::vector<std::string>& texts) const {
@@ -124,7 +139,7 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
     if (!peer.ok()) return peer.status();
     std::byte* peer_region = (*peer)->map(cards[rank].region);
     if (peer_region == nullptr) return (*peer)->status();
-    parts->region.watched.push_back(layout_.ledger(region_, rank));
+    parts->region.users.push_back(RegionUser{layout_.ledger(region_, rank), nullptr});
     parts->shm_pairs.push_back(std::make_unique<ShmPair>(ShmPair::Parts{
         .layout = layout_,
         .depth = options_.depth,
@@ -135,7 +150,7 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
         .own_ledger = layout_.ledger(region_, rank),
         .peer_slots = layout_.slots(peer_region, rank_),
         .peer_ledger = layout_.ledger(peer_region, rank_),
-        .chunks = parts->region.chunks + (parts->region.watched.size() - 1) * chunks_bytes,
+        .chunks = parts->region.chunks + (parts->region.users.size() - 1) * chunks_bytes,
         .chunks_location = chunks_at,
         .trouble = parts->trouble.get(),
     }));
@@ -157,10 +172,41 @@ Status UcxLaneSetup::connect_remote(const std::vector<Card>& cards, const std::v
     }
     std::lock_guard lock(hub_->worker().mutex());
     AmPair* pair = inbox_->pair(rank);
-    pair->connect(std::move(*remote), cards[rank].lane, parts->trouble.get());
+    pair->connect(*remote, cards[rank].lane, parts->trouble.get());
     parts->pairs[rank] = pair;
     parts->networked.push_back(pair);
+    bool native = (*remote)->lanes().native_put;
+    if (!chooses_put(card_.put, cards[rank].put, native)) continue;
+    Status put = connect_put(cards[rank], rank, *remote, parts);
+    if (!put.ok()) return put;
   }
+  return {};
+}
+
+// Under the worker's lock.
+Status UcxLaneSetup::connect_put(const Card& card, int rank,
+                                 const std::shared_ptr<UcxRemote>& remote, UcxLane::Parts* parts) {
+  if (remote->failed())
+    return remote_error("rank " + std::to_string(rank) + ": " + remote->reason());
+  AmPair* pair = inbox_->pair(rank);
+  auto* peer_region = reinterpret_cast<std::byte*>(card.region_address);
+  Result<std::unique_ptr<UcxPut>> put = UcxPut::create(UcxPut::Parts{
+      .worker = &hub_->worker(),
+      .arena = &hub_->arena(),
+      .remote = remote.get(),
+      .layout = layout_,
+      .depth = options_.depth,
+      .own_slots = layout_.slots(region_, rank),
+      .own_announcements = layout_.announcements(region_, rank),
+      .peer_slots = reinterpret_cast<uint64_t>(layout_.slots(peer_region, rank_)),
+      .peer_ledger = reinterpret_cast<uint64_t>(layout_.ledger(peer_region, rank_)),
+      .peer_announcements = reinterpret_cast<uint64_t>(layout_.announcements(peer_region, rank_)),
+      .peer_key = card.region_key,
+      .requests = pair->request_count(),
+  });
+  if (!put.ok()) return put.status();
+  pair->connect_put(std::move(*put));
+  parts->region.users.push_back(RegionUser{layout_.ledger(region_, rank), remote});
   return {};
 }
 

@@ -51,7 +51,7 @@ class UcxLane final : public Lane {
 class UcxLaneSetup final : public LaneSetup {
  public:
   static Result<std::unique_ptr<LaneSetup>> create(UcxHub* hub, int ranks, int rank,
-                                                   const LaneOptions& options, uint32_t put);
+                                                   const LaneOptions& options, PutChoice put);
   ~UcxLaneSetup() override;
   const std::string& card() const override { return card_text_; }
   Result<std::unique_ptr<Lane>> connect(const std::vector<std::string>& cards,
@@ -69,6 +69,8 @@ class UcxLaneSetup final : public LaneSetup {
                        UcxLane::Parts* parts);
   Status connect_remote(const std::vector<Card>& cards, const std::vector<bool>& local,
                         UcxLane::Parts* parts);
+  Status connect_put(const Card& card, int rank, const std::shared_ptr<UcxRemote>& remote,
+                     UcxLane::Parts* parts);
 
   UcxHub* hub_;
   int ranks_;

@@ -55,4 +55,32 @@ void UcxRemote::close_by_force() {
   if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
 }
 
+ucp_request_param_t UcxOperation::params() {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = on_done;
+  params.user_data = this;
+  return params;
+}
+
+bool UcxOperation::started(ucs_status_ptr_t request) {
+  if (UCS_PTR_IS_ERR(request)) {
+    remote_->fail(UCS_PTR_STATUS(request));
+    return false;
+  }
+  if (request != nullptr) {
+    open_.fetch_add(1, std::memory_order_relaxed);
+    ++*requests_;
+  }
+  return true;
+}
+
+void UcxOperation::on_done(void* request, ucs_status_t status, void* self) {
+  auto* operation = static_cast<UcxOperation*>(self);
+  if (status != UCS_OK) operation->remote_->fail(status);
+  --*operation->requests_;
+  ucp_request_free(request);
+  operation->open_.fetch_sub(1, std::memory_order_release);
+}
+
 }  // namespace hetccl::net

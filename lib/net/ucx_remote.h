@@ -40,4 +40,25 @@ class UcxRemote {
   std::atomic<bool> failed_{false};
 };
 
+// UCX requests that are over together. Started under the worker's lock; busy() from any thread.
+class UcxOperation {
+ public:
+  // Before the first start. `requests` counts all that are under way, under the worker's lock.
+  void bind(UcxRemote* remote, size_t* requests) {
+    remote_ = remote;
+    requests_ = requests;
+  }
+  ucp_request_param_t params();
+  // Takes what UCX returned. False: the connection has failed.
+  bool started(ucs_status_ptr_t request);
+  bool busy() const { return open_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  static void on_done(void* request, ucs_status_t status, void* self);
+
+  UcxRemote* remote_ = nullptr;
+  size_t* requests_ = nullptr;
+  std::atomic<unsigned> open_{0};
+};
+
 }  // namespace hetccl::net

@@ -291,6 +291,8 @@ INSTANTIATE_TEST_SUITE_P(Nodes, LaneProcesses,
                          ::testing::Values(Arrangement{"OneNode", {0, 0, 0}, "auto"},
                                            Arrangement{"ThreeNodes", {0, 1, 2}, "no"},
                                            Arrangement{"TwoAndOne", {0, 0, 1}, "no"},
+                                           Arrangement{"ThreeNodesWithPut", {0, 1, 2}, "yes"},
+                                           Arrangement{"TwoAndOneWithPut", {0, 0, 1}, "yes"},
                                            Arrangement{"TwoAndTwo", {0, 1, 1, 0}, "auto"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
