@@ -32,7 +32,7 @@ std::vector<size_t> weighted_shares(size_t units, std::span<const double> weight
   for (int b = 0; b < blocks; ++b) {
     const double exact = static_cast<double>(units) * (usable(weights[b]) / sum);
     const double whole = std::floor(exact);
-    // 2^63 is the least double that may lie outside size_t's usual values after rounding.
+    // Rounding can lift a huge share past what size_t holds, which a cast must not see.
     shares[b] = whole >= 0x1p63 ? left : std::min(left, static_cast<size_t>(whole));
     remainders[b] = exact - whole;
     left -= shares[b];

@@ -76,7 +76,6 @@ TEST_P(EveryAlgorithm, HasARow) {
 // Everyone beginning with rank 0 would be a queue there.
 TEST_P(EveryAlgorithm, FirstSendsGoToDifferentRanks) {
   constexpr int kRanks = 9;
-  if (GetParam()->collective == Collective::kReduce) GTEST_SKIP() << "reduces meet at the root";
   std::vector<int> met(kRanks);
   for (int r = 0; r < kRanks; ++r) {
     const Plan plan = make_plan(*GetParam(), kRanks, r, 0);
@@ -84,7 +83,8 @@ TEST_P(EveryAlgorithm, FirstSendsGoToDifferentRanks) {
                                     [](const Step& step) { return step.kind == StepKind::kSend; });
     if (first != plan.steps.end()) ++met[first->peer];
   }
-  EXPECT_LE(*std::max_element(met.begin(), met.end()), 2);
+  const bool meet_at_root = GetParam()->collective == Collective::kReduce;
+  EXPECT_LE(*std::max_element(met.begin() + (meet_at_root ? 1 : 0), met.end()), 2);
 }
 
 TEST_P(EveryAlgorithm, PlansAreTheSameEachTime) {
