@@ -28,7 +28,7 @@ struct Pair {
 };
 
 struct RankState {
-  std::vector<Cell> cells;                 // of output (or of all three), input, work, temp
+  std::vector<Cell> cells;                 // of input (or all three), output, work, then temp
   std::vector<uint32_t> pending;           // by step and chunk: what it still waits for
   std::vector<uint32_t> missing;           // by step: messages that have not come
   std::vector<int> next_chunk;             // by step: chunks done
