@@ -59,6 +59,7 @@ void ControlMesh::close() {
   stop_dialing();
   for (auto& [rank, link] : links_) link->close();
   for (auto& [rank, process] : processes_) thread_->forget(process.token, process.fd.get());
+  while (!probes_.empty()) drop_probe(probes_.begin()->first);
   links_.clear();
   processes_.clear();
   held_.clear();
@@ -150,8 +151,16 @@ void ControlMesh::establish(int rank, LinkPtr link) {
   if (slot != nullptr && slot != link) slot->close();
   slot = std::move(link);
   slot->set_max_payload(kMaxPayload);
+  drop_probe(rank);
   watch_process(rank);
   flush_held();
+}
+
+void ControlMesh::drop_probe(int rank) {
+  auto found = probes_.find(rank);
+  if (found == probes_.end()) return;
+  if (found->second.link != nullptr) found->second.link->close();
+  probes_.erase(found);
 }
 
 void ControlMesh::mark(int rank, uint8_t bits, int origin, const std::string& why) {
@@ -188,6 +197,7 @@ void ControlMesh::lose(int rank) {
     processes_.erase(found);
   }
   if (closed_ || tree_.gone(rank)) return;
+  drop_probe(rank);
   tree_.set_gone(rank);
   if (dial_.rank == rank) stop_dialing();
   attach();

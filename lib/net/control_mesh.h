@@ -80,6 +80,13 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
     Fd fd;
     uint64_t token = 0;
   };
+  // Attempts to reach a child that has not attached, only to learn whether it is still there.
+  struct Probe {
+    LinkPtr link;
+    size_t attempts = 0;
+    size_t refusals = 0;  // one after the other
+    Clock::time_point since;
+  };
 
   // control_mesh.cc: messages and what is known of the ranks
   void on_link_frame(int rank, Frame& frame);
@@ -88,6 +95,7 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
   void on_sync(int rank, const Frame& frame);
   void mark(int rank, uint8_t bits, int origin, const std::string& why);
   void lose(int rank);
+  void drop_probe(int rank);
   void route(int to, const EncodedFrame& frame);
   void flush_held();
   void finish_if_done();
@@ -105,6 +113,8 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
   void watch_process(int rank);
   void on_process_exit(int rank);
   void expect_children();
+  void probe_children();
+  void on_probe_failed(int rank, int error, const std::string& why);
   template <typename F>
   uint64_t after(std::chrono::milliseconds delay, F task);
 
@@ -121,6 +131,8 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
   bool finishing_ = false;
   std::map<int, LinkPtr> links_;  // by the rank at the other end
   std::map<int, Process> processes_;
+  std::map<int, Probe> probes_;
+  bool probing_ = false;  // a timer is set
   Dial dial_;
   std::deque<std::pair<int, EncodedFrame>> held_;  // for ranks that cannot be reached now
 };

@@ -1,5 +1,6 @@
 // How links of the mesh come about: each rank connects to its parent, proves that it belongs to the
-// session by the parent's key, and is watched as a process where the system allows it.
+// session by the parent's key, and is watched as a process where the system allows it. Parents look
+// after children that do not come.
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lib/base/log.h"
 #include "lib/net/control_mesh.h"
@@ -18,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kHelloMagic = 0x6f6c'6c65'6874'6368;
 constexpr milliseconds kRetryPause{100};
+constexpr milliseconds kProbePause{1000};
 // A rank that refuses connections for this long, and of which no good-bye has come round, is dead.
 constexpr milliseconds kGrace{1000};
 
@@ -138,12 +141,63 @@ void ControlMesh::on_dial_round_over() {
   dial_.timer = after(kRetryPause, [this] { dial_next(); });
 }
 
-// ---- processes of this host
+// ---- children that have not attached
 
 void ControlMesh::expect_children() {
   if (closed_) return;
   for (int child : tree_.children()) watch_process(child);
+  if (!std::exchange(probing_, true)) after(kProbePause, [this] { probe_children(); });
 }
+
+// A child without a link may die unnoticed. Its listening socket is there as long as it is, even
+// while it is stopped.
+void ControlMesh::probe_children() {
+  probing_ = false;
+  for (int child : tree_.children()) {
+    if (closed_) return;
+    if (links_.contains(child) || tree_.gone(child)) continue;
+    if (!std::exchange(probing_, true)) after(kProbePause, [this] { probe_children(); });
+    Probe& probe = probes_[child];
+    if (probe.attempts == 0) probe.since = Clock::now();
+    if (probe.link != nullptr && probe.link->is_open()) continue;
+    const std::vector<Address> addresses = candidates(child);
+    if (addresses.empty()) continue;
+    const Address& address = addresses[probe.attempts++ % addresses.size()];
+    Fd fd = start_connect(address, record(child).port);
+    if (!fd.valid()) {
+      on_probe_failed(child, errno, error_text(errno));
+      continue;
+    }
+    tune_connection(fd.get(), timeout_s_);
+    ControlLink::Callbacks callbacks;
+    callbacks.on_connected = [this, child] {
+      Probe& reached = probes_[child];
+      reached.refusals = 0;
+      reached.since = Clock::now();
+      reached.link->close();
+    };
+    callbacks.on_frame = [](Frame&) {};
+    callbacks.on_closed = [this, child](int error, const std::string& why) {
+      on_probe_failed(child, error, why);
+    };
+    probe.link = ControlLink::open(thread_, std::move(fd), true, kMaxStrangerPayload,
+                                   std::move(callbacks));
+  }
+}
+
+void ControlMesh::on_probe_failed(int rank, int error, const std::string& why) {
+  auto found = probes_.find(rank);
+  if (closed_ || found == probes_.end() || links_.contains(rank)) return;
+  Probe& probe = found->second;
+  probe.refusals = error == ECONNREFUSED ? probe.refusals + 1 : 0;
+  const bool refused = probe.refusals > candidates(rank).size();
+  const double limit = timeout_s_ > 0 ? timeout_s_ : 600;
+  if (!refused && Clock::now() - probe.since < std::chrono::duration<double>(limit)) return;
+  const bool departed = (state(rank) & kDeparted) != 0;
+  mark(rank, departed ? kGone : kGone | kDead, self_, "it cannot be reached: " + why);
+}
+
+// ---- processes of this host
 
 void ControlMesh::watch_process(int rank) {
   const SessionRecord& there = record(rank);
