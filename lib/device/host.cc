@@ -10,6 +10,10 @@
 #include "lib/device/floating_point.h"
 #include "lib/device/kernels.h"
 
+#ifdef HETCCL_WITH_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 namespace hetccl::device {
 namespace {
 
@@ -25,6 +29,14 @@ struct Isa {
 #define HETCCL_KERNELS_OF(isa) \
   { isa::integer_kernel, isa::float_kernel, isa::narrow_float_kernel, isa::other_kernel }
 
+#ifdef HETCCL_WITH_X86_KERNELS
+// Not every compiler's __builtin_cpu_supports knows this name.
+bool has_f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 // Best first.
 constexpr Isa kIsas[] = {
 #ifdef HETCCL_WITH_X86_KERNELS
@@ -34,8 +46,7 @@ constexpr Isa kIsas[] = {
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
      },
      HETCCL_KERNELS_OF(avx512)},
-    {"avx2", "host avx2",
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); },
+    {"avx2", "host avx2", [] { return __builtin_cpu_supports("avx2") && has_f16c(); },
      HETCCL_KERNELS_OF(avx2)},
 #endif
     {"portable", "host portable", [] { return true; }, HETCCL_KERNELS_OF(portable)},

@@ -7,8 +7,8 @@
 // after all sources of that piece have been read. So the destination may be one of the sources.
 #pragma once
 
-#include "lib/device/lanes.h"
 #include "lib/device/kernels.h"
+#include "lib/device/lanes.h"
 #include "lib/device/operators.h"
 
 // Iterations touch the same index of all arrays: even where the destination is a source, no

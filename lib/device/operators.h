@@ -152,7 +152,8 @@ struct FloatMin : InPlace<typename Format::Bits> {
   static constexpr Finish kFinish = Finish::kUnjoined;
   HETCCL_OPERATION Bits join(Bits a, Bits b) {
     const Bits least = Format::key(b) < Format::key(a) ? b : a;
-    return Format::is_nan(a) | Format::is_nan(b) ? Format::kNan : least;
+    const bool nan = Format::is_nan(a) || Format::is_nan(b);
+    return nan ? Format::kNan : least;
   }
   HETCCL_OPERATION Bits finish(Bits x, int) { return Format::is_nan(x) ? Format::kNan : x; }
 };
@@ -163,7 +164,8 @@ struct FloatMax : InPlace<typename Format::Bits> {
   static constexpr Finish kFinish = Finish::kUnjoined;
   HETCCL_OPERATION Bits join(Bits a, Bits b) {
     const Bits most = Format::key(a) < Format::key(b) ? b : a;
-    return Format::is_nan(a) | Format::is_nan(b) ? Format::kNan : most;
+    const bool nan = Format::is_nan(a) || Format::is_nan(b);
+    return nan ? Format::kNan : most;
   }
   HETCCL_OPERATION Bits finish(Bits x, int) { return Format::is_nan(x) ? Format::kNan : x; }
 };
