@@ -36,6 +36,9 @@ void loop_until_error(const Fault& fault, int rank, Board& board) {
   for (int k = 0; r == hetcclSuccess; ++k) {
     if (k == 20) {
       ++board.ready;
+      if (rank == fault.victim) {  // the others are in the loop by then
+        while (board.ready < fault.ranks) std::this_thread::yield();
+      }
       if (rank == fault.victim && fault.deed == Deed::kExit) {
         board.event = 1;
         _exit(0);
