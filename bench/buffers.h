@@ -17,8 +17,10 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
-  // "" or the reason. All pages are present afterwards. kind: "host", "host-lib".
+  // "" or the reason. kind: "host", "host-lib".
   std::string allocate(size_t bytes, const std::string& kind);
+  // Makes all pages present.
+  void touch();
   std::byte* data() const { return data_; }
 
  private:

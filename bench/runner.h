@@ -36,6 +36,7 @@ class Runner {
   void warn_if_peer_differs(const Call& call) const;
   int choose_batch(const Call& call) const;
   double sample_us(const Call& call, int batch, bool peer) const;
+  bool comparable(const Call& call) const;
   Measurement describe(const Call& call, const std::string& memory) const;
   // Seconds since the step began at the end of each call.
   std::vector<double> time_step(const std::vector<Call>& calls, bool peer) const;

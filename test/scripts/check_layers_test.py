@@ -6,7 +6,11 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/check_layers")
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../support"))
+import tap  # noqa: E402
+
+SCRIPT = os.path.join(HERE, "../../scripts/check_layers")
 
 # path, text, what the breach must say
 RED = [
@@ -104,4 +108,4 @@ class CheckLayers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    tap.main()
