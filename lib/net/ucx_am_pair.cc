@@ -11,6 +11,9 @@ namespace {
 // After so many calls of progress() without a release, acknowledgements no longer wait for company.
 constexpr unsigned kIdleCalls = 64;
 
+// So many attempts to put a message wait for its announcement before it goes as an active one.
+constexpr unsigned kPatience = 256;
+
 // Grows `memory` to hold `bytes`: first for small messages, then for all.
 void make_room(std::unique_ptr<std::byte[]>* memory, size_t* room, size_t bytes, size_t most) {
   if (bytes <= *room) return;
@@ -60,10 +63,18 @@ bool AmPair::post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes) {
     std::lock_guard lock(worker_->mutex());
     return put_->send_small(&slot->operation, sequence, pieces, bytes, slot->header.signature);
   }
+  bool has_place = false;
+  if (put_ != nullptr) {
+    // Under the lock, since it may be the thread that makes progress that writes announcements.
+    std::lock_guard lock(worker_->mutex());
+    if (!put_->is_announced(sequence) && attempts_++ < kPatience) return false;
+    has_place = put_->has_place(sequence, bytes);
+  }
+  attempts_ = 0;
   const std::byte* data = slot->copied ? copy_of(slot, pieces, bytes) : pieces[0].data;
   std::lock_guard lock(worker_->mutex());
   if (remote_->failed()) return false;
-  if (put_ != nullptr && put_->has_place(sequence, bytes)) {
+  if (has_place) {
     return put_->send_large(&slot->operation, sequence, data, bytes, slot->header.signature);
   }
   return post_message(slot, data, bytes);

@@ -108,6 +108,7 @@ class AmPair final : public NetPair {
   std::vector<Outgoing> outgoing_;
   uint64_t sent_ = 0;
   uint64_t done_ = 0;
+  unsigned attempts_ = 0;  // to put the next message
   std::atomic<uint64_t> acknowledged_{0};
 
   std::vector<Incoming> incoming_;

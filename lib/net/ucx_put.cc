@@ -63,9 +63,13 @@ bool UcxPut::put_flagged(UcxOperation* operation, const std::byte* image, size_t
   return put(operation, image, kFlagBytes, to, region_key_);
 }
 
-bool UcxPut::has_place(uint64_t sequence, size_t bytes) const {
+bool UcxPut::is_announced(uint64_t sequence) const {
   const PutAnnouncement& place = p_.own_announcements[(sequence - 1) % p_.depth];
-  return place.sequence.load(std::memory_order_acquire) == sequence && bytes <= place.bytes;
+  return place.sequence.load(std::memory_order_acquire) == sequence;
+}
+
+bool UcxPut::has_place(uint64_t sequence, size_t bytes) const {
+  return is_announced(sequence) && bytes <= p_.own_announcements[(sequence - 1) % p_.depth].bytes;
 }
 
 bool UcxPut::send_small(UcxOperation* operation, uint64_t sequence, std::span<const Piece> pieces,
@@ -133,17 +137,21 @@ bool UcxPut::register_destination(Announcing* slot, std::byte* destination, size
   return fits;
 }
 
-// Where this does not work out, the message comes as an active one.
+// A sender of a large message waits a while for its announcement, so it is told, too, that there is
+// no place: the message then comes as an active one.
 void UcxPut::announce(uint64_t sequence, std::byte* destination, size_t bytes) {
-  if (destination == nullptr || is_small(bytes)) return;
+  if (bytes != 0 && is_small(bytes)) return;
   size_t index = (sequence - 1) % p_.depth;
   Announcing& slot = announcing_[index];
   if (slot.operation.busy()) return;
   std::lock_guard lock(p_.worker->mutex());
-  if (p_.remote->failed() || !register_destination(&slot, destination, bytes)) return;
+  if (p_.remote->failed()) return;
   slot.image.sequence.store(sequence, std::memory_order_relaxed);
   slot.image.address = reinterpret_cast<uint64_t>(destination);
   slot.image.bytes = bytes;
+  if (destination == nullptr || !register_destination(&slot, destination, bytes)) {
+    slot.image.bytes = slot.image.key_bytes = 0;
+  }
   (void)put_flagged(&slot.operation, reinterpret_cast<std::byte*>(&slot.image),
                     offsetof(PutAnnouncement, key) + slot.image.key_bytes,
                     p_.peer_announcements + index * sizeof(PutAnnouncement));

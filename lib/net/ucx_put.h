@@ -44,6 +44,8 @@ class UcxPut {
 
   // --- sending
   bool is_small(size_t bytes) const { return bytes <= p_.layout.inline_bytes(); }
+  // Under the worker's lock.
+  bool is_announced(uint64_t sequence) const;
   bool has_place(uint64_t sequence, size_t bytes) const;
   // Under the worker's lock. False: the connection has failed. The pieces are copied.
   bool send_small(UcxOperation* operation, uint64_t sequence, std::span<const Piece> pieces,

@@ -210,6 +210,26 @@ TEST_F(LaneContract, AnnouncingAfterArrivalIsNotTooLate) {
   }
 }
 
+// Networks save the copy; where memory is shared the receiver reads in place instead.
+TEST_F(LaneContract, WhatWasAnnouncedInTimeLandsThere) {
+  if (contract_kind != "am" && contract_kind != "put") GTEST_SKIP() << "not promised here";
+  Lanes lanes = network_->open(2, ContractOptions{});
+  for (size_t bytes : {3000ul, 50000ul}) {
+    std::vector<std::byte> data = filled(bytes, bytes), destination(bytes);
+    Piece piece{data.data(), bytes};
+    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes));
+    ASSERT_TRUE(drive(lanes, [&] {
+      return lanes[0]->try_send(1, {&piece, 1}, Envelope{1}, true);
+    }));
+    Received got;
+    ASSERT_TRUE(drive(lanes, [&] { return lanes[1]->try_receive(0, 0, &got); }));
+    EXPECT_EQ(got.data, destination.data());
+    EXPECT_TRUE(matches(bytes, got.data, got.bytes));
+    lanes[1]->release(0);
+    ASSERT_TRUE(all_quiet(lanes));
+  }
+}
+
 TEST_F(LaneContract, ADestinationThatIsTooSmallIsNotOverrun) {
   Lanes lanes = network_->open(2, ContractOptions{});
   for (size_t bytes : {24ul, 3000ul, 50000ul}) {
