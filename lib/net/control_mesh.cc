@@ -11,6 +11,10 @@ namespace {
 constexpr uint8_t kMaxHops = 250;
 // How long output may keep a session open that all ranks have left.
 constexpr std::chrono::milliseconds kFlushLimit{5000};
+// Within this time the good-bye of a rank that is gone comes round, if it said one, and as often
+// again while this rank has no place in the tree.
+constexpr std::chrono::milliseconds kGrace{1000};
+constexpr int kMostDelays = 2;
 
 std::vector<std::string> nodes_of(const std::vector<SessionRecord>& records) {
   std::vector<std::string> nodes;
@@ -68,12 +72,16 @@ void ControlMesh::close() {
   thread_->post([keep = std::move(keep_alive_)] {});
 }
 
+bool ControlMesh::attached() const {
+  const int parent = tree_.parent(self_);
+  return parent < 0 || links_.contains(parent);
+}
+
 bool ControlMesh::settled() const {
   if (closed_) return true;
-  const int parent = tree_.parent(self_);
-  if (parent >= 0 && !links_.contains(parent)) return false;
-  return held_.empty() && std::all_of(links_.begin(), links_.end(),
-                                      [](const auto& link) { return link.second->drained(); });
+  return heard_ && attached() && held_.empty() &&
+         std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link.second->drained(); });
 }
 
 // ---- messages
@@ -122,7 +130,11 @@ void ControlMesh::on_link_frame(int rank, Frame& frame) {
   }
   const bool known = frame.from >= 0 && frame.from < ranks();
   if (!known || frame.to < kToEverybody || frame.to == kToLink || frame.to >= ranks()) return;
-  if (frame.to == self_) return client_->on_message(frame);
+  if (frame.to == self_) {
+    if (frame.type != FrameType::kHeard) return client_->on_message(frame);
+    heard_ = true;
+    return;
+  }
   if (++frame.hops > kMaxHops) return;
   const EncodedFrame encoded = encode(frame);
   if (frame.to != kToEverybody) return route(frame.to, encoded);
@@ -140,10 +152,22 @@ std::string ControlMesh::encode_states() const {
 
 void ControlMesh::on_sync(int rank, const Frame& frame) {
   if (frame.payload.size() != states_.size()) return;
-  for (int about = 0; about < ranks() && !closed_; ++about) {
+  const auto merge = [&](int about) {
     const auto bits = static_cast<uint8_t>(frame.payload[static_cast<size_t>(about)]);
-    if (bits != 0) mark(about, bits, rank, "");
-  }
+    if (bits != 0 && !closed_) mark(about, bits, rank, "");
+  };
+  // Its own good-bye first: who confirms the others' depends on that.
+  merge(rank);
+  for (int about = 0; about < ranks(); ++about) merge(about);
+  if ((state(rank) & kDeparted) != 0) confirm(rank, rank);
+}
+
+// Said by the first rank on a good-bye's way that stays: whatever happens to those between, this
+// rank hands it on.
+void ControlMesh::confirm(int rank, int origin) {
+  const bool from_one_that_leaves = origin == rank || (state(origin) & kDeparted) != 0;
+  if (closed_ || rank == self_ || !from_one_that_leaves || (state(self_) & kDeparted) != 0) return;
+  send(rank, FrameType::kHeard, "");
 }
 
 void ControlMesh::establish(int rank, LinkPtr link) {
@@ -174,13 +198,25 @@ void ControlMesh::mark(int rank, uint8_t bits, int origin, const std::string& wh
   for (auto& [other, link] : links_) {
     if (other != origin && other != rank) link->send(frame);
   }
+  if ((news & kDeparted) != 0) confirm(rank, origin);
+  if (!why.empty()) reasons_[rank] = why;
   if ((news & kDead) != 0) {
+    const std::string& reason = reasons_[rank];
     log::info("control plane: " + describe_rank(rank, record(rank)) + " is lost" +
-              (why.empty() ? "" : ": " + why));
+              (reason.empty() ? "" : ": " + reason));
   }
-  client_->on_state(rank, news, why);
+  client_->on_state(rank, news, reasons_[rank]);
+  if ((news & kGone) != 0 && (state & (kDead | kDeparted)) == 0) {
+    after(kGrace, [this, rank] { judge(rank, kMostDelays); });
+  }
   if ((news & kGone) != 0 && rank != self_) lose(rank);
   finish_if_done();
+}
+
+void ControlMesh::judge(int rank, int delays_left) {
+  if ((state(rank) & (kDead | kDeparted)) != 0) return;
+  if (attached() || delays_left == 0) return mark(rank, kDead, self_, "");
+  after(kGrace, [this, rank, delays_left] { judge(rank, delays_left - 1); });
 }
 
 void ControlMesh::lose(int rank) {
@@ -206,11 +242,12 @@ void ControlMesh::lose(int rank) {
   client_->on_tree_changed();
 }
 
-void ControlMesh::on_link_closed(int rank, const std::string& why) {
+void ControlMesh::on_link_closed(int rank, int error, const std::string& why) {
   if (closed_) return;
   links_.erase(rank);
-  const bool departed = (state(rank) & kDeparted) != 0;
-  mark(rank, departed ? kGone : kGone | kDead, self_, why);
+  // A connection that was reset may have taken a good-bye with it.
+  const bool certain = error == 0 && (state(rank) & kDeparted) == 0;
+  mark(rank, certain ? kGone | kDead : kGone, self_, why);
 }
 
 void ControlMesh::finish_if_done() {

@@ -7,7 +7,9 @@
 // to another (ControlTree says to which). Messages under way through a rank that goes may be lost;
 // senders repeat theirs when the client hears that the tree has changed.
 //
-// A rank that has said good-bye goes on forwarding until all have, or until its process ends.
+// A rank that has said good-bye goes on forwarding until all have, or until its process ends. Its
+// process should not end before it is settled(): a rank that stays has confirmed the good-bye. So a
+// rank that is gone and of which no good-bye comes round within a while is dead.
 //
 // Thread rule: the control thread only.
 #pragma once
@@ -55,7 +57,7 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
 
   void send(int to, FrameType type, std::string payload);
   void send_to_everybody(FrameType type, std::string payload);
-  // Nothing waits to be written, and this rank has its place in the tree.
+  // After depart(): nothing is left to be said, and the good-bye is known to a rank that stays.
   bool settled() const;
   bool closed() const { return closed_; }
 
@@ -90,11 +92,14 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
 
   // control_mesh.cc: messages and what is known of the ranks
   void on_link_frame(int rank, Frame& frame);
-  void on_link_closed(int rank, const std::string& why);
+  void on_link_closed(int rank, int error, const std::string& why);
   void establish(int rank, LinkPtr link);
   void on_sync(int rank, const Frame& frame);
   void mark(int rank, uint8_t bits, int origin, const std::string& why);
   void lose(int rank);
+  void confirm(int rank, int origin);
+  void judge(int rank, int delays_left);
+  bool attached() const;
   void drop_probe(int rank);
   void route(int to, const EncodedFrame& frame);
   void flush_held();
@@ -129,7 +134,9 @@ class ControlMesh : public std::enable_shared_from_this<ControlMesh> {
   std::shared_ptr<void> keep_alive_;
   bool closed_ = false;
   bool finishing_ = false;
-  std::map<int, LinkPtr> links_;  // by the rank at the other end
+  bool heard_ = false;                  // this rank's good-bye
+  std::map<int, std::string> reasons_;  // why a rank is taken for gone
+  std::map<int, LinkPtr> links_;        // by the rank at the other end
   std::map<int, Process> processes_;
   std::map<int, Probe> probes_;
   bool probing_ = false;  // a timer is set

@@ -21,8 +21,6 @@ using std::chrono::milliseconds;
 constexpr uint64_t kHelloMagic = 0x6f6c'6c65'6874'6368;
 constexpr milliseconds kRetryPause{100};
 constexpr milliseconds kProbePause{1000};
-// A rank that refuses connections for this long, and of which no good-bye has come round, is dead.
-constexpr milliseconds kGrace{1000};
 
 }  // namespace
 
@@ -46,7 +44,9 @@ bool ControlMesh::on_hello(const LinkPtr& link, const Frame& hello) {
   if ((state(rank) & kGone) != 0) return false;
   ControlLink::Callbacks callbacks;
   callbacks.on_frame = [this, rank](Frame& frame) { on_link_frame(rank, frame); };
-  callbacks.on_closed = [this, rank](int, const std::string& why) { on_link_closed(rank, why); };
+  callbacks.on_closed = [this, rank](int error, const std::string& why) {
+    on_link_closed(rank, error, why);
+  };
   callbacks.on_drained = [this] { finish_if_done(); };
   link->set_callbacks(std::move(callbacks));
   establish(rank, link);
@@ -111,7 +111,7 @@ void ControlMesh::dial_next() {
   };
   callbacks.on_closed = [this, rank](int error, const std::string& why) {
     if (dial_.rank == rank && dial_.link != nullptr) return on_dial_failed(error, why);
-    on_link_closed(rank, why);
+    on_link_closed(rank, error, why);
   };
   callbacks.on_drained = [this] { finish_if_done(); };
   dial_.link = ControlLink::open(thread_, std::move(fd), true, kMaxPayload, std::move(callbacks));
@@ -127,14 +127,13 @@ void ControlMesh::on_dial_failed(int error, const std::string& why) {
   dial_next();
 }
 
+// Listening sockets are there before anybody knows of them, and as long as their rank: a refusal
+// says that it is gone. Other failures may pass.
 void ControlMesh::on_dial_round_over() {
-  const int rank = dial_.rank;
-  if ((state(rank) & kDeparted) != 0) return mark(rank, kGone, self_, dial_.why);
-  const auto waited = Clock::now() - dial_.since;
   const double limit = timeout_s_ > 0 ? timeout_s_ : 600;
-  if ((dial_.refused && waited > kGrace) || waited > std::chrono::duration<double>(limit)) {
-    return mark(rank, kGone | kDead, self_,
-                dial_.why + " (HETCCL_SOCKET_IFNAME chooses the interface)");
+  if (dial_.refused || Clock::now() - dial_.since > std::chrono::duration<double>(limit)) {
+    const std::string why = dial_.why + " (HETCCL_SOCKET_IFNAME chooses the interface)";
+    return mark(dial_.rank, kGone, self_, why);
   }
   dial_.candidate = 0;
   dial_.refused = true;
@@ -180,8 +179,8 @@ void ControlMesh::probe_children() {
     callbacks.on_closed = [this, child](int error, const std::string& why) {
       on_probe_failed(child, error, why);
     };
-    probe.link = ControlLink::open(thread_, std::move(fd), true, kMaxStrangerPayload,
-                                   std::move(callbacks));
+    probe.link =
+        ControlLink::open(thread_, std::move(fd), true, kMaxStrangerPayload, std::move(callbacks));
   }
 }
 
@@ -193,8 +192,7 @@ void ControlMesh::on_probe_failed(int rank, int error, const std::string& why) {
   const bool refused = probe.refusals > candidates(rank).size();
   const double limit = timeout_s_ > 0 ? timeout_s_ : 600;
   if (!refused && Clock::now() - probe.since < std::chrono::duration<double>(limit)) return;
-  const bool departed = (state(rank) & kDeparted) != 0;
-  mark(rank, departed ? kGone : kGone | kDead, self_, "it cannot be reached: " + why);
+  mark(rank, kGone, self_, "it cannot be reached: " + why);
 }
 
 // ---- processes of this host
@@ -228,14 +226,10 @@ void ControlMesh::on_process_exit(int rank) {
   const bool linked = link != links_.end();
   // A good-bye may be among what it sent last.
   if (linked) LinkPtr(link->second)->drain_input();
-  if (closed_ || (state(rank) & kGone) != 0) return;
-  if ((state(rank) & kDeparted) != 0) return mark(rank, kGone, self_, "");
-  if (linked) return mark(rank, kGone | kDead, self_, "process ended");
-  // Its good-bye may be on its way by another rank.
-  after(kGrace, [this, rank] {
-    const bool departed = (state(rank) & kDeparted) != 0;
-    mark(rank, departed ? kGone : kGone | kDead, self_, "process ended");
-  });
+  if (closed_) return;
+  // Without a link its good-bye may be on its way by another rank.
+  const bool certain = linked && (state(rank) & kDeparted) == 0;
+  mark(rank, certain ? kGone | kDead : kGone, self_, "process ended");
 }
 
 }  // namespace hetccl::net

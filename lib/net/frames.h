@@ -15,6 +15,7 @@ enum class FrameType : uint8_t {
   kHello = 1,  // link: who connects, and the key of whom it wants
   kSync,       // link: state of all ranks; the first frame after the hello, both ways
   kState,      // link: news of one rank
+  kHeard,      // to one that has departed: a rank that stays knows of it
   kPart,       // a member's share of an allgather, to member 0
   kTable,      // all shares, from member 0
   kMissing,    // who has not arrived? and the answer

@@ -21,9 +21,9 @@ using std::chrono::milliseconds;
 constexpr GroupId kCreationGroup = ~GroupId{0};
 // Member 0 is given this long to say who is missing.
 constexpr milliseconds kMissingLimit{1500};
-// A good-bye leaves at once unless a neighbour does not read.
+// A good-bye is confirmed at once unless a neighbour does not read.
 constexpr milliseconds kFarewellLimit{1000};
-constexpr milliseconds kFarewellPause{5};
+constexpr std::chrono::microseconds kFarewellPause{500};
 
 Status forked() {
   return invalid_usage(

@@ -288,7 +288,7 @@ void SessionGroups::start_allgather(GroupId id, const std::string& mine,
   }
   if (!group->failure.ok()) return exchange->finish(group->failure);
   const int first = group->members[0];
-  if (first != mesh_->self() && (mesh_->state(first) & (kDeparted | kGone)) != 0) {
+  if (first != mesh_->self() && (mesh_->state(first) & kDeparted) != 0) {
     return exchange->finish(
         remote_error(describe_rank(0, mesh_->record(first)) + " has left the communicator"));
   }
@@ -432,6 +432,12 @@ void SessionGroups::expire(GroupId id, const std::shared_ptr<Exchange>& exchange
       const Status why =
           timeout_error("timed out waiting for " + missing_text(*group, call) + " of " +
                         std::to_string(group->members.size()) + " to join the exchange");
+      // Whatever patience the others have, nobody collects any more.
+      const std::string answer =
+          Writer().number(id).number(call).number<uint8_t>(1).text(why.message()).take();
+      for (size_t i = 1; i < group->members.size(); ++i) {
+        mesh_->send(group->members[i], FrameType::kMissing, answer);
+      }
       return fail(*group, why);
     }
     // Member 0 knows more.

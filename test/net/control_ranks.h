@@ -79,14 +79,15 @@ inline void for_each_rank(int ranks, const std::function<void(int)>& body) {
 }
 
 // Null where creation failed; `errors`, if given, says why.
-inline Sessions make_sessions(int ranks,
-                              const std::function<SessionOptions(int)>& options =
-                                  [](int) {
-                                    SessionOptions o;
-                                    o.timeout_s = 60;
-                                    return o;
-                                  },
-                              std::vector<Status>* errors = nullptr) {
+inline Sessions make_sessions(
+    int ranks,
+    const std::function<SessionOptions(int)>& options =
+        [](int) {
+          SessionOptions o;
+          o.timeout_s = 60;
+          return o;
+        },
+    std::vector<Status>* errors = nullptr) {
   LocalAllgather allgather(ranks);
   Sessions sessions(static_cast<size_t>(ranks));
   if (errors != nullptr) errors->assign(static_cast<size_t>(ranks), Status());

@@ -75,7 +75,8 @@ TEST(ControlCreate, FailedAllgatherIsASystemError) {
 }
 
 TEST(ControlCreate, OtherVersionIsNamed) {
-  for (const Status& status : create_with(3, [](int, SessionRecord* all) { all[2].version += 1; })) {
+  for (const Status& status :
+       create_with(3, [](int, SessionRecord* all) { all[2].version += 1; })) {
     EXPECT_EQ(status.code(), hetcclInvalidUsage);
     EXPECT_NE(status.message().find("rank 2 runs another version"), std::string::npos)
         << status.message();

@@ -95,6 +95,12 @@ class ControlProcesses : public ::testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
+  // An exit code for a rank that found something wrong, and the reason on standard error.
+  static int wrong(int rank, int code, const std::string& why) {
+    fprintf(stderr, "rank %d: %s\n", rank, why.c_str());
+    return code;
+  }
+
   void kill_rank(int rank) {
     kill(pids_[static_cast<size_t>(rank)], SIGKILL);
     EXPECT_EQ(wait_for(rank), -SIGKILL);
@@ -136,10 +142,7 @@ TEST_P(ControlDeaths, AreNoticedByAllAndTheRestGoesOn) {
     ++shared_->step;
     std::vector<std::string> all;
     const Status status = session->allgather(2, std::to_string(r), &all, in_seconds(60));
-    if (!status.ok()) {
-      fprintf(stderr, "rank %d: %s\n", r, status.message().c_str());
-      return 6;
-    }
+    if (!status.ok()) return wrong(r, 6, status.message());
     for (size_t i = 0; i < rest.size(); ++i) {
       if (all[i] != std::to_string(rest[i])) return 7;
     }
@@ -201,7 +204,8 @@ TEST_F(ControlProcesses, ExitAfterGoodByeIsNoDeath) {
     RecordingListener rest;
     if (!session->join(1, all_ranks(7), &world).ok()) return 2;
     std::vector<std::string> all;
-    if (!session->allgather(1, "", &all, in_seconds(60)).ok()) return 3;
+    const Status first = session->allgather(1, "", &all, in_seconds(60));
+    if (!first.ok()) return wrong(r, 3, first.message());
     if (r == 0 || r == 1) {
       // The root, and an inner rank, leave early.
       session->leave(1);
@@ -212,11 +216,10 @@ TEST_F(ControlProcesses, ExitAfterGoodByeIsNoDeath) {
     if (!session->join(2, {6, 5, 4, 3, 2}, &rest).ok()) return 4;
     wait_until([&] { return shared_->step == 1; });
     const Status status = session->allgather(2, std::to_string(r), &all, in_seconds(60));
-    if (!status.ok()) {
-      fprintf(stderr, "rank %d: %s\n", r, status.message().c_str());
-      return 5;
+    if (!status.ok()) return wrong(r, 5, status.message());
+    if (world.failures() + rest.failures() != 0) {
+      return wrong(r, 6, world.wait_for_failure(0ms).message());
     }
-    if (world.failures() != 0 || rest.failures() != 0) return 6;
     ++shared_->ready;
     if (r == 5) std::this_thread::sleep_for(kPatience * 2);
     // Deaths are still noticed.

@@ -115,11 +115,11 @@ TEST(ControlSession, AllgatherCarriesMegabytes) {
     ASSERT_TRUE(s.join(1, all_ranks(kRanks), &listeners[static_cast<size_t>(r)]).ok());
     std::vector<std::string> all;
     const size_t bytes = (size_t{3} << 20) + static_cast<size_t>(r) * 12345;
-    ASSERT_TRUE(s.allgather(1, std::string(bytes, static_cast<char>('A' + r)), &all,
-                            in_seconds(60)).ok());
+    ASSERT_TRUE(
+        s.allgather(1, std::string(bytes, static_cast<char>('A' + r)), &all, in_seconds(60)).ok());
     for (size_t other = 0; other < kRanks; ++other) {
-      EXPECT_EQ(all[other], std::string((size_t{3} << 20) + other * 12345,
-                                        static_cast<char>('A' + other)));
+      EXPECT_EQ(all[other],
+                std::string((size_t{3} << 20) + other * 12345, static_cast<char>('A' + other)));
     }
   });
 }
@@ -191,8 +191,7 @@ TEST(ControlSession, WaitingAllgatherEndsWithTheGroup) {
       return sessions[2]->announce_failure(3, hetcclSystemError, "rank 2: no memory");
     }
     std::vector<std::string> all;
-    const Status status =
-        sessions[static_cast<size_t>(r)]->allgather(3, "", &all, in_seconds(60));
+    const Status status = sessions[static_cast<size_t>(r)]->allgather(3, "", &all, in_seconds(60));
     EXPECT_EQ(status.code(), hetcclSystemError);
     EXPECT_EQ(status.message(), "rank 2: no memory");
   });
@@ -208,8 +207,7 @@ TEST(ControlSession, TimeoutNamesWhoIsMissing) {
     if (r == 1 || r == 3) return;
     std::vector<std::string> all;
     const auto start = std::chrono::steady_clock::now();
-    const Status status =
-        sessions[static_cast<size_t>(r)]->allgather(3, "", &all, in_seconds(0.3));
+    const Status status = sessions[static_cast<size_t>(r)]->allgather(3, "", &all, in_seconds(0.3));
     EXPECT_EQ(status.code(), hetcclTimeout);
     EXPECT_NE(status.message().find("ranks 1, 3 of 4"), std::string::npos) << status.message();
     EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);

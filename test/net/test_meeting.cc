@@ -51,8 +51,8 @@ TEST_P(MeetingSizes, SessionsComeOutOfIt) {
   std::vector<RecordingListener> listeners(static_cast<size_t>(n));
   for_each_rank(n, [&](int r) {
     Status why;
-    auto made = Session::create(n, r, meeting_allgather(id, n, r, options_of(60), &why),
-                                options_of(60));
+    auto made =
+        Session::create(n, r, meeting_allgather(id, n, r, options_of(60), &why), options_of(60));
     ASSERT_TRUE(made.ok()) << made.status().message() << " / " << why.message();
     Session& s = **made;
     ASSERT_TRUE(s.join(1, testing::all_ranks(n), &listeners[static_cast<size_t>(r)]).ok());
@@ -92,8 +92,7 @@ TEST(Meeting, DisagreementOnTheNumberOfRanksIsToldToAll) {
     std::vector<uint64_t> table;
     const Status status = meet(id, r == 2 ? 4 : 3, r, 60, &table);
     EXPECT_EQ(status.code(), hetcclInvalidUsage);
-    EXPECT_NE(status.message().find("disagree on how many"), std::string::npos)
-        << status.message();
+    EXPECT_NE(status.message().find("disagree on how many"), std::string::npos) << status.message();
   });
 }
 
