@@ -1,6 +1,9 @@
 #include "lib/net/arena.h"
 
+#include <sys/sysinfo.h>
+
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <string>
 
@@ -9,7 +12,22 @@ namespace {
 
 constexpr size_t kTableBytes = kSegmentRows * sizeof(SegmentRow);
 
+// Memory that can be had without pushing anything out, in bytes; SIZE_MAX where it is unknown.
+size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  for (size_t kilobytes; file >> name >> kilobytes; std::getline(file, unit)) {
+    if (name == "MemAvailable:") return kilobytes * 1024;
+  }
+  return SIZE_MAX;
+}
+
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+uint64_t total_memory() {
+  struct sysinfo info;
+  return sysinfo(&info) == 0 ? uint64_t{info.totalram} * info.mem_unit : UINT64_MAX;
+}
 
 }  // namespace
 
@@ -28,6 +46,10 @@ Result<uint32_t> Arena::add_segment(size_t bytes) {
   if (id == kSegmentRows) {
     return system_error("all " + std::to_string(kSegmentRows) +
                         " segments of shared memory are in use: free some with hetcclMemFree");
+  }
+  if (const size_t available = available_memory(); bytes > available) {
+    return system_error("cannot make " + std::to_string(bytes) + " bytes of shared memory: only " +
+                        std::to_string(available) + " bytes are available");
   }
   auto segment = std::make_unique<Segment>();
   ucp_mem_map_params_t params{};
@@ -124,6 +146,13 @@ std::byte* Arena::take(uint32_t id, size_t bytes, bool* used_before) {
 Result<std::byte*> Arena::allocate(size_t bytes, bool zeroed) {
   if (bytes > (uint64_t{1} << 62)) {
     return invalid_argument("cannot allocate " + std::to_string(bytes) + " bytes");
+  }
+  // UCX would go on from one kind of shared memory to the next, and fill the last of them page by
+  // page until the node has no memory left.
+  uint64_t memory_of_node = total_memory();
+  if (bytes > memory_of_node) {
+    return system_error("cannot make " + std::to_string(bytes) +
+                        " bytes of shared memory: the node has " + std::to_string(memory_of_node));
   }
   bytes = round_up(bytes == 0 ? 1 : bytes, kArenaAlignment);
   std::byte* memory = nullptr;

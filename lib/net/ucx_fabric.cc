@@ -6,7 +6,6 @@
 
 #include "lib/base/log.h"
 #include "lib/net/interfaces.h"
-#include "lib/net/signals.h"
 #include "lib/net/ucx_lane.h"
 
 namespace hetccl::net {
@@ -79,8 +78,6 @@ Result<Fabric*> Fabric::create(const FabricOptions& options) {
   if (!put.ok()) return put.status();
   Result<std::string> devices = devices_for(options.interfaces);
   if (!devices.ok()) return devices.status();
-  release_ucx_signals();
-  route_ucx_log();
   Result<std::unique_ptr<UcxHub>> hub =
       UcxHub::create(WorkerOptions{*devices, options.segment_bytes});
   if (!hub.ok()) return hub.status();

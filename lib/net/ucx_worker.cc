@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lib/base/log.h"
+#include "lib/net/signals.h"
 
 namespace hetccl::net {
 namespace {
@@ -52,6 +53,8 @@ void route_ucx_log() {
 }
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const WorkerOptions& options) {
+  release_ucx_signals();
+  route_ucx_log();
   std::unique_ptr<UcxWorker> made(new UcxWorker);
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
@@ -63,6 +66,9 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const WorkerOptions& option
     modify(config, "TX_SEG_SIZE", bytes);
     modify(config, "RX_SEG_SIZE", bytes);
   }
+  // System V memory is removed with its last user; a file in /dev/shm would outlive a killed
+  // process.
+  modify(config, "ALLOC_PRIO", "md:sysv,mmap,heap");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM;
