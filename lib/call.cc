@@ -138,7 +138,7 @@ bool Call::rooted() const {
   return collective == Collective::kReduce || collective == Collective::kBroadcast;
 }
 
-Result<Extents> check_call(const Call& call, int ranks, int rank) {
+Result<Extents> check_arguments(const Call& call, int ranks, int rank) {
   if (!is_valid(call.type)) {
     return invalid_argument(name(call) + ": unknown data type " + std::to_string(call.type));
   }
@@ -158,14 +158,17 @@ Result<Extents> check_call(const Call& call, int ranks, int rank) {
   if (!total.ok()) return total.status();
   extents.total_elements = *total;
   if (Status s = check_extents(call, ranks, rank, &extents); !s.ok()) return s;
+  return extents;
+}
+
+Status check_buffers(const Call& call, int rank, const Extents& extents) {
   if (call.send == nullptr && extents.send_bytes != 0) {
     return invalid_argument(name(call) + ": sendbuff is NULL and the count is not 0");
   }
   if (call.recv == nullptr && extents.recv_bytes != 0) {
     return invalid_argument(name(call) + ": recvbuff is NULL and the count is not 0");
   }
-  if (Status s = check_overlap(call, rank, extents); !s.ok()) return s;
-  return extents;
+  return check_overlap(call, rank, extents);
 }
 
 uint64_t hash_of(const Call& call, int ranks) {

@@ -34,8 +34,11 @@ struct Extents {
   size_t total_elements = 0;  // of all blocks
 };
 
-// Refuses what this rank can see is wrong; nothing has been sent yet.
-Result<Extents> check_call(const Call& call, int ranks, int rank);
+// Refuse what this rank can see is wrong; nothing has been sent yet. What check_arguments() finds
+// depends on the shape of the call alone, so that it is asked once a shape; check_buffers() looks
+// at the pointers.
+Result<Extents> check_arguments(const Call& call, int ranks, int rank);
+Status check_buffers(const Call& call, int rank, const Extents& extents);
 
 // Equal on two ranks iff they make the same call, but for collisions of 64 bits.
 uint64_t hash_of(const Call& call, int ranks);

@@ -202,25 +202,31 @@ Status Communicator::usable() const {
   return {};
 }
 
-Result<Communicator::Prepared> Communicator::prepare(const Call& call) {
+Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   if (Status s = usable(); !s.ok()) return s;
-  Result<Extents> extents = check_call(call, ranks(), rank_);
-  if (!extents.ok()) return extents.status();
-  Prepared p;
-  p.program = cache_.find(call, ranks());
-  if (!p.program) {
-    p.program = make_program(call, *extents);
-    cache_.insert(call, ranks(), p.program);
-  }
-  last_ = p.program;
-  p.buffers.input = static_cast<const std::byte*>(call.send);
-  p.buffers.output = static_cast<std::byte*>(call.recv);
-  p.sequence = ++sequence_;
-  const uint64_t hash = hash_of(call, ranks());
-  history_.add(p.sequence, hash, call, ranks());
-  if (settings_.check) p.signature = mix(hash, p.sequence) | 1;
+  const auto found = program_for(call);
+  if (!found.ok()) return found.status();
+  const CachedProgram* const program = (*found)->get();
+  if (Status s = check_buffers(call, rank_, program->extents); !s.ok()) return s;
+  p->program = program;
+  if (keep) p->kept = **found;
+  last_algorithm_.store(program->algorithm, std::memory_order_relaxed);
+  p->buffers.input = static_cast<const std::byte*>(call.send);
+  p->buffers.output = static_cast<std::byte*>(call.recv);
+  p->sequence = ++sequence_;
+  history_.add(p->sequence, call, *program);
+  if (settings_.check) p->signature = mix(program->hash, p->sequence) | 1;
   if (record_.is_open()) record_call(call);
-  return p;
+  return {};
+}
+
+Result<const std::shared_ptr<const CachedProgram>*> Communicator::program_for(const Call& call) {
+  if (is_valid(call.type)) {
+    if (const auto* found = cache_.find(call, ranks())) return found;
+  }
+  const Result<Extents> extents = check_arguments(call, ranks(), rank_);
+  if (!extents.ok()) return extents.status();
+  return cache_.insert(call, ranks(), make_program(call, *extents));
 }
 
 std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call,
@@ -251,7 +257,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
   shape.unbuffered = choice.algorithm->unbuffered;
   coll::Plan plan = coll::make_plan(*choice.algorithm, ranks(), rank_, call.root);
   return std::make_shared<CachedProgram>(CachedProgram{
-      choice.algorithm,
+      choice.algorithm, extents, hash_of(call, ranks()),
+      call.counts != nullptr ? text_of(call, ranks()) : std::string(),
       run::Program(std::move(plan), layout_of(call, *choice.algorithm, ranks(), rank_), shape)});
 }
 
@@ -264,37 +271,37 @@ void Communicator::record_call(const Call& call) {
 
 Status Communicator::call(const Call& call) {
   std::unique_lock lock(mutex_);
-  Result<Prepared> prepared = prepare(call);
-  if (!prepared.ok()) return prepared.status();
-  {
-    std::unique_lock queue_lock(queue_mutex_);
-    if (!queue_.empty()) {
-      StreamCall queued(this, std::move(*prepared), nullptr);
-      queue_.push_back(&queued);
-      queue_lock.unlock();
-      lock.unlock();
-      Context::get().progress_thread().submit(&queued);
-      return queued.wait();
-    }
-  }
-  return run(*prepared);
+  // Only a holder of mutex_ adds to the queue, so that an empty one stays empty.
+  const bool queued = queued_.load(std::memory_order_acquire) != 0;
+  Prepared prepared;
+  if (Status s = prepare(call, queued, &prepared); !s.ok()) return s;
+  if (!queued) return run(prepared);
+  StreamCall waiting(this, std::move(prepared), nullptr);
+  enqueue(&waiting);
+  lock.unlock();
+  return waiting.wait();
 }
 
 Status Communicator::call(const Call& call, Stream* stream) {
   std::lock_guard lock(mutex_);
-  Result<Prepared> prepared = prepare(call);
-  if (!prepared.ok()) return prepared.status();
-  auto* queued = new StreamCall(this, std::move(*prepared), stream);
-  {
-    std::lock_guard queue_lock(queue_mutex_);
-    queue_.push_back(queued);
-  }
+  Prepared prepared;
+  if (Status s = prepare(call, true, &prepared); !s.ok()) return s;
+  auto* const made = new StreamCall(this, std::move(prepared), stream);
   {
     std::lock_guard stream_lock(stream->mutex_);
-    stream->queue_.push_back(queued);
+    stream->queue_.push_back(made);
   }
-  Context::get().progress_thread().submit(queued);
+  enqueue(made);
   return {};
+}
+
+void Communicator::enqueue(StreamCall* call) {
+  {
+    std::lock_guard lock(queue_mutex_);
+    queue_.push_back(call);
+    queued_.store(queue_.size(), std::memory_order_release);
+  }
+  Context::get().progress_thread().submit(call);
 }
 
 Status Communicator::run(const Prepared& prepared) {
@@ -313,7 +320,7 @@ Status Communicator::run(const Prepared& prepared) {
 }
 
 Status Communicator::begin(const Prepared& prepared) {
-  current_ = prepared;
+  current_sequence_ = prepared.sequence;
   run::Buffers buffers = prepared.buffers;
   const run::Program& program = prepared.program->program;
   if (program.work_bytes() != 0) buffers.work = work_.reserve(program.work_bytes());
@@ -380,17 +387,17 @@ Status Communicator::check_wait() {
   if (idle_rounds_ == 64) idle_since_ = now;
   const double waited = std::chrono::duration<double>(now - idle_since_).count();
   if (waited < next_comparison_s_) return {};
-  if (settings_.check) session_->compare_calls(id_, current_.sequence);
+  if (settings_.check) session_->compare_calls(id_, current_sequence_);
   next_comparison_s_ *= 2;
   if (settings_.timeout_s > 0) {
     next_comparison_s_ = std::min(next_comparison_s_, settings_.timeout_s);
     if (waited >= settings_.timeout_s) {
       uint64_t hash;
       std::string text;
-      history_.find(current_.sequence, ranks(), &hash, &text);
+      history_.find(current_sequence_, ranks(), &hash, &text);
       Status s = timeout_error(
           "rank " + std::to_string(rank_) + " waited " + std::to_string(std::lround(waited)) +
-          " s in call " + std::to_string(current_.sequence) + ", " + text + "; see HETCCL_TIMEOUT");
+          " s in call " + std::to_string(current_sequence_) + ", " + text + "; see HETCCL_TIMEOUT");
       session_->announce_failure(id_, s.code(), s.message());
       return s;
     }
@@ -404,8 +411,8 @@ Status Communicator::mismatched() {
   const run::Mismatch m = execution_->mismatch();
   execution_->abandon();
   // A rank that only sends may have run ahead by as many calls as messages fit on the way.
-  const uint64_t earliest = current_.sequence - std::min(current_.sequence - 1, settings_.depth);
-  for (uint64_t s = earliest; s <= current_.sequence; ++s) session_->compare_calls(id_, s);
+  const uint64_t earliest = current_sequence_ - std::min(current_sequence_ - 1, settings_.depth);
+  for (uint64_t s = earliest; s <= current_sequence_; ++s) session_->compare_calls(id_, s);
   std::unique_lock lock(failure_mutex_);
   if (failure_known_.wait_for(lock, std::chrono::duration<double>(kMismatchWait_s),
                               [&] { return !failure_.ok(); })) {
@@ -414,9 +421,9 @@ Status Communicator::mismatched() {
   lock.unlock();
   uint64_t hash;
   std::string text;
-  history_.find(current_.sequence, ranks(), &hash, &text);
+  history_.find(current_sequence_, ranks(), &hash, &text);
   Status s = invalid_usage(
-      "rank " + std::to_string(rank_) + " makes call " + std::to_string(current_.sequence) + ", " +
+      "rank " + std::to_string(rank_) + " makes call " + std::to_string(current_sequence_) + ", " +
       text + "; rank " + std::to_string(m.peer) + " sent " + std::to_string(m.received_bytes) +
       " bytes of another call where " + std::to_string(m.expected_bytes) + " were due");
   session_->announce_failure(id_, s.code(), s.message());
@@ -530,6 +537,9 @@ bool Communicator::describe_call(uint64_t sequence, net::CallRecord* record) {
   return history_.find(sequence, ranks(), &record->hash, &record->text);
 }
 
-std::string Communicator::last_algorithm() const { return last_ ? last_->algorithm->name : ""; }
+std::string Communicator::last_algorithm() const {
+  const coll::Algorithm* const last = last_algorithm_.load(std::memory_order_relaxed);
+  return last != nullptr ? last->name : "";
+}
 
 }  // namespace hetccl

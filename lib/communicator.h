@@ -74,17 +74,20 @@ class Communicator final : public net::GroupListener {
 
   // What a call needs to run; made while mutex_ is held.
   struct Prepared {
-    std::shared_ptr<const CachedProgram> program;
+    const CachedProgram* program = nullptr;     // the cache's, while mutex_ is held
+    std::shared_ptr<const CachedProgram> kept;  // for a call that outlives that
     run::Buffers buffers;
     uint64_t sequence = 0;
     uint64_t signature = 0;
   };
-  Result<Prepared> prepare(const Call& call);
+  Status prepare(const Call& call, bool keep, Prepared* prepared);
+  Result<const std::shared_ptr<const CachedProgram>*> program_for(const Call& call);
   std::shared_ptr<const CachedProgram> make_program(const Call& call, const Extents& extents);
   Status usable() const;
   void record_call(const Call& call);
 
   // The holder of the turn runs one prepared call.
+  void enqueue(StreamCall* call);
   Status run(const Prepared& prepared);
   Status begin(const Prepared& prepared);
   enum class Turn { kIdle, kMoved, kDone };
@@ -114,16 +117,17 @@ class Communicator final : public net::GroupListener {
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;
   bool finalized_ = false;
-  std::shared_ptr<const CachedProgram> last_;
+  std::atomic<const coll::Algorithm*> last_algorithm_{nullptr};
   std::set<coll::Collective> noticed_;  // forced algorithms that gave way
   std::ofstream record_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_empty_;
   std::deque<StreamCall*> queue_;
+  std::atomic<size_t> queued_{0};  // queue_.size(), readable without queue_mutex_
 
   // Of the call that runs; its runner's own.
-  Prepared current_;
+  uint64_t current_sequence_ = 0;
   Scratch work_, temp_;
   uint32_t idle_rounds_ = 0;
   std::chrono::steady_clock::time_point idle_since_{};

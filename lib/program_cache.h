@@ -16,6 +16,9 @@ namespace hetccl {
 
 struct CachedProgram {
   const coll::Algorithm* algorithm;
+  Extents extents;
+  uint64_t hash;     // of the call
+  std::string text;  // of the call, where it has lists of counts
   run::Program program;
 };
 
@@ -39,21 +42,26 @@ class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
 
-  std::shared_ptr<const CachedProgram> find(const Call& call, int ranks) {
-    if (!order_.empty() && order_.front().first.matches(call)) return order_.front().second;
-    const auto found = index_.find(key_of(call, ranks));
-    if (found == index_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, found->second);
-    return order_.front().second;
+  // nullptr: none. The pointer is good until the next insert.
+  const std::shared_ptr<const CachedProgram>* find(const Call& call, int ranks) {
+    if (order_.empty() || !order_.front().first.matches(call)) {
+      const auto found = index_.find(key_of(call, ranks));
+      if (found == index_.end()) return nullptr;
+      order_.splice(order_.begin(), order_, found->second);
+    }
+    return &order_.front().second;
   }
 
-  void insert(const Call& call, int ranks, std::shared_ptr<const CachedProgram> program) {
+  const std::shared_ptr<const CachedProgram>* insert(const Call& call, int ranks,
+                                                     std::shared_ptr<const CachedProgram> program) {
     ProgramKey key = key_of(call, ranks);
     order_.emplace_front(key, std::move(program));
     index_[std::move(key)] = order_.begin();
-    if (order_.size() <= capacity_) return;
-    index_.erase(order_.back().first);
-    order_.pop_back();
+    if (order_.size() > capacity_) {
+      index_.erase(order_.back().first);
+      order_.pop_back();
+    }
+    return &order_.front().second;
   }
 
  private:

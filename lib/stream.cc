@@ -54,6 +54,7 @@ void StreamCall::finish(const Status& status) {
   {
     std::lock_guard lock(communicator_->queue_mutex_);
     communicator_->queue_.pop_front();
+    communicator_->queued_.store(communicator_->queue_.size(), std::memory_order_release);
     if (communicator_->queue_.empty()) communicator_->queue_empty_.notify_all();
   }
   if (stream_ == nullptr) {

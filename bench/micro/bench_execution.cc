@@ -21,6 +21,7 @@ class ReadyLane final : public net::Lane {
     return true;
   }
   uint64_t sends_done(int peer) override { return sent_[peer]; }
+  bool wants_announcements(int) const override { return true; }
   bool try_announce(int, std::byte*, size_t bytes) override {
     announced_ = bytes;
     return true;

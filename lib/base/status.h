@@ -56,6 +56,8 @@ class [[nodiscard]] Result {
   const T& value() const { return *value_; }
   T* operator->() { return &*value_; }
   T& operator*() { return *value_; }
+  const T* operator->() const { return &*value_; }
+  const T& operator*() const { return *value_; }
 
  private:
   Status status_;

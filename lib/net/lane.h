@@ -51,6 +51,8 @@ class Lane {
   // from now on, and the lane may put data there or leave it elsewhere. False: no room now.
   // Announcing ahead is optional for peers that share memory.
   virtual bool try_announce(int peer, std::byte* destination, size_t bytes) = 0;
+  // False: messages of `peer` need no announcement; try_announce() is then a matter of form.
+  virtual bool wants_announcements(int peer) const = 0;
   // The oldest unreleased message plus `ahead`, or false while it has not come.
   virtual bool try_receive(int peer, unsigned ahead, Received* message) = 0;
   // The oldest message of `peer` is no longer needed.

@@ -269,6 +269,7 @@ class SimLane final : public Lane {
     return network_->try_send(rank_, peer, pieces, envelope, stable);
   }
   uint64_t sends_done(int peer) override { return network_->sends_done(rank_, peer); }
+  bool wants_announcements(int) const override { return true; }
   bool try_announce(int peer, std::byte* destination, size_t bytes) override {
     return network_->try_announce(peer, rank_, destination, bytes);
   }

@@ -35,6 +35,9 @@ class UcxLane final : public Lane {
   bool try_announce(int peer, std::byte* destination, size_t bytes) override {
     return p_.pairs[peer]->try_announce(destination, bytes);
   }
+  bool wants_announcements(int peer) const override {
+    return p_.pairs[peer]->wants_announcements();
+  }
   bool try_receive(int peer, unsigned ahead, Received* message) override {
     return p_.pairs[peer]->try_receive(ahead, message);
   }

@@ -8,8 +8,22 @@ using coll::Buffer;
 using coll::Operand;
 using coll::StepKind;
 
+namespace {
+
+size_t elements_of(std::span<const Program::Piece> pieces) {
+  size_t elements = 0;
+  for (const auto& p : pieces) elements += p.count;
+  return elements;
+}
+
+}  // namespace
+
 Execution::Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead)
-    : lane_(lane), device_(device), ahead_(ahead), sent_(static_cast<size_t>(ranks), 0) {}
+    : lane_(lane), device_(device), ahead_(ahead), sent_(static_cast<size_t>(ranks), 0) {
+  for (int peer = 0; lane != nullptr && peer < ranks; ++peer) {
+    announces_.push_back(lane->wants_announcements(peer));
+  }
+}
 
 void Execution::start(const Program& program, const Buffers& buffers, uint64_t signature) {
   program_ = &program;
@@ -70,9 +84,9 @@ bool Execution::advance_send(uint32_t index) {
   const std::byte* source = source_of(step.step.buffer);
   const size_t width = program_->width(step.wide);
   while (state.issued < step.chunks && ready(step, state.issued)) {
-    program_->pieces(step, state.issued, step.step.buffer, step.step.blocks.first, &pieces_);
     wire_.clear();
-    for (const auto& p : pieces_) wire_.push_back({source + p.offset * width, p.count * width});
+    for (const auto& p : program_->pieces(step, state.issued, &pieces_))
+      wire_.push_back({source + p.offset * width, p.count * width});
     if (!lane_->try_send(peer, wire_, {signature_}, program_->shape().unbuffered)) break;
     ++sent_[peer];
     ++state.issued;
@@ -112,30 +126,30 @@ void Execution::announce(uint32_t index) {
                      !step.step.finalize && program_->shape().unbuffered;
   for (uint32_t o = step.step.operands_begin; o < step.step.operands_end; ++o) {
     const Operand& operand = operands[o];
-    if (operand.peer < 0) continue;
-    const bool wide =
-        operand.wide && program_->shape().accumulator_bytes != program_->shape().element_bytes;
+    if (operand.peer < 0 || !announces_[operand.peer]) continue;
+    const bool wide = is_wide(operand);
     const Program::Order before = program_->operand_order()[o];
     if (before.operand >= 0 && announced_[before.operand] < program_->steps()[before.step].chunks) {
       continue;
     }
     while (announced_[o] < step.chunks && announced_[o] < states_[index].done + ahead_ &&
            (!plain || ready(step, announced_[o]))) {
-      program_->pieces(step, announced_[o], step.step.buffer, step.step.blocks.first, &pieces_);
+      const auto pieces = program_->pieces(step, announced_[o], &pieces_);
+      const size_t width = program_->width(wide);
       std::byte* place = nullptr;
-      if (plain && wide == step.wide && pieces_.size() == 1) {
-        place = target_of(step.step.buffer) + pieces_[0].offset * program_->width(wide);
+      if (plain && wide == step.wide && pieces.size() == 1) {
+        place = target_of(step.step.buffer) + pieces[0].offset * width;
       }
-      if (!lane_->try_announce(operand.peer, place, bytes_of(pieces_, wide))) break;
+      if (!lane_->try_announce(operand.peer, place, elements_of(pieces) * width)) break;
       ++announced_[o];
     }
   }
 }
 
 bool Execution::combine_chunk(const Program::BoundStep& step, uint32_t chunk) {
-  program_->pieces(step, chunk, step.step.buffer, step.step.blocks.first, &pieces_);
-  if (!take_messages(step, chunk)) return false;
-  reduce_pieces(step, chunk);
+  const auto pieces = program_->pieces(step, chunk, &pieces_);
+  if (!take_messages(step, chunk, elements_of(pieces))) return false;
+  reduce_pieces(step, chunk, pieces);
   for (uint32_t o = step.step.operands_begin; o < step.step.operands_end; ++o) {
     const int peer = program_->plan().operands[o].peer;
     if (peer >= 0) lane_->release(peer);
@@ -144,7 +158,7 @@ bool Execution::combine_chunk(const Program::BoundStep& step, uint32_t chunk) {
 }
 
 // The messages of all operands, or none while one is missing.
-bool Execution::take_messages(const Program::BoundStep& step, uint32_t chunk) {
+bool Execution::take_messages(const Program::BoundStep& step, uint32_t chunk, size_t elements) {
   const auto& operands = program_->plan().operands;
   messages_.clear();
   for (uint32_t o = step.step.operands_begin; o < step.step.operands_end; ++o) {
@@ -152,10 +166,9 @@ bool Execution::take_messages(const Program::BoundStep& step, uint32_t chunk) {
     const Operand& operand = operands[o];
     if (operand.peer < 0) continue;
     net::Received& message = messages_.back();
-    if (announced_[o] <= chunk || !lane_->try_receive(operand.peer, 0, &message)) return false;
-    const bool wide =
-        operand.wide && program_->shape().accumulator_bytes != program_->shape().element_bytes;
-    const size_t expected = bytes_of(pieces_, wide);
+    if (announces_[operand.peer] && announced_[o] <= chunk) return false;
+    if (!lane_->try_receive(operand.peer, 0, &message)) return false;
+    const size_t expected = elements * program_->width(is_wide(operand));
     if ((signature_ != 0 && message.signature != signature_) || message.bytes != expected) {
       mismatch_ = {operand.peer, expected, message.bytes};
       mismatched_ = true;
@@ -165,7 +178,8 @@ bool Execution::take_messages(const Program::BoundStep& step, uint32_t chunk) {
   return true;
 }
 
-void Execution::reduce_pieces(const Program::BoundStep& step, uint32_t chunk) {
+void Execution::reduce_pieces(const Program::BoundStep& step, uint32_t chunk,
+                              std::span<const Program::Piece> pieces) {
   const Shape& shape = program_->shape();
   const auto& operands = program_->plan().operands;
   const size_t width = program_->width(step.wide);
@@ -173,8 +187,8 @@ void Execution::reduce_pieces(const Program::BoundStep& step, uint32_t chunk) {
   std::byte* const target = target_of(step.step.buffer);
   const uint32_t begin = step.step.operands_begin, end = step.step.operands_end;
   size_t before = 0;  // elements of the message before this piece
-  for (size_t p = 0; p < pieces_.size(); ++p) {
-    const Program::Piece piece = pieces_[p];
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const Program::Piece piece = pieces[p];
     sources_.clear();
     for (uint32_t o = begin; o < end; ++o) {
       const Operand& operand = operands[o];
@@ -186,8 +200,7 @@ void Execution::reduce_pieces(const Program::BoundStep& step, uint32_t chunk) {
       } else {
         size_t offset = piece.offset;
         if (operand.first != step.step.blocks.first || operand.buffer != step.step.buffer) {
-          program_->pieces(step, chunk, operand.buffer, operand.first, &operand_pieces_);
-          offset = operand_pieces_[p].offset;
+          offset = program_->pieces(step, chunk, operand, &operand_pieces_)[p].offset;
         }
         data = source_of(operand.buffer) + offset * program_->width(wide);
       }
@@ -219,10 +232,9 @@ std::byte* Execution::target_of(Buffer buffer) const {
   }
 }
 
-size_t Execution::bytes_of(const std::vector<Program::Piece>& pieces, bool wide) const {
-  size_t elements = 0;
-  for (const auto& p : pieces) elements += p.count;
-  return elements * program_->width(wide);
+// A message that carries accumulators of another size than elements.
+bool Execution::is_wide(const Operand& operand) const {
+  return operand.wide && program_->shape().accumulator_bytes != program_->shape().element_bytes;
 }
 
 }  // namespace hetccl::run

@@ -55,11 +55,12 @@ class Execution {
   bool advance_combine(uint32_t index);
   void announce(uint32_t index);
   bool combine_chunk(const Program::BoundStep& step, uint32_t chunk);
-  bool take_messages(const Program::BoundStep& step, uint32_t chunk);
-  void reduce_pieces(const Program::BoundStep& step, uint32_t chunk);
+  bool take_messages(const Program::BoundStep& step, uint32_t chunk, size_t elements);
+  void reduce_pieces(const Program::BoundStep& step, uint32_t chunk,
+                     std::span<const Program::Piece> pieces);
+  bool is_wide(const coll::Operand& operand) const;
   const std::byte* source_of(coll::Buffer buffer) const;
   std::byte* target_of(coll::Buffer buffer) const;
-  size_t bytes_of(const std::vector<Program::Piece>& pieces, bool wide) const;
 
   net::Lane* lane_;
   device::Device* device_;
@@ -71,6 +72,7 @@ class Execution {
   uint64_t steps_run_ = 0;
   Mismatch mismatch_;
   bool mismatched_ = false;
+  std::vector<bool> announces_;  // to each peer: whether its lane wants announcements
   std::vector<State> states_;
   std::vector<uint32_t> announced_;      // of each operand of the plan
   std::vector<uint64_t> sent_;           // messages to each peer, over the life of the lane

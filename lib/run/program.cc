@@ -71,11 +71,18 @@ void Program::bind(const Step& step, std::vector<int32_t>* last_send,
     dependencies_.push_back({dependency.step, whole, shift});
   }
   bound.dependencies_end = static_cast<uint32_t>(dependencies_.size());
+  if (bound.chunks == 1) {
+    std::vector<Piece> only;
+    compute_pieces(bound, 0, step.buffer, step.blocks.first, &only);
+    bound.pieces_begin = static_cast<uint32_t>(fixed_pieces_.size());
+    fixed_pieces_.insert(fixed_pieces_.end(), only.begin(), only.end());
+    bound.pieces_end = static_cast<uint32_t>(fixed_pieces_.size());
+  }
   steps_.push_back(bound);
 }
 
-void Program::pieces(const BoundStep& step, uint32_t chunk, Buffer buffer, int first,
-                     std::vector<Piece>* out) const {
+void Program::compute_pieces(const BoundStep& step, uint32_t chunk, Buffer buffer, int first,
+                             std::vector<Piece>* out) const {
   out->clear();
   if (step.packed) {
     for (int k = 0; k < step.step.blocks.count; ++k) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lib/coll/layout.h"
@@ -45,6 +46,7 @@ class Program {
     uint32_t first_chunk = 0;  // global number
     int32_t previous = -1;     // send: the send before it to the same peer
     uint32_t dependencies_begin = 0, dependencies_end = 0;
+    uint32_t pieces_begin = 0, pieces_end = 0;  // of the only chunk; empty where there are more
   };
 
   // The message operand before an operand that comes from the same peer: messages are announced and
@@ -64,10 +66,22 @@ class Program {
   uint32_t total_chunks() const { return prefix_.back(); }
   size_t width(bool wide) const { return wide ? shape_.accumulator_bytes : shape_.element_bytes; }
 
-  // The elements of chunk `chunk` of a step in a buffer whose blocks begin at block `first` (the
-  // step's own, or an operand's). One piece, or one a block where the step is packed.
-  void pieces(const BoundStep& step, uint32_t chunk, coll::Buffer buffer, int first,
-              std::vector<Piece>* out) const;
+  // The elements of a chunk in the step's own buffer: one piece, or one a block where the step is
+  // packed. Those of steps of a single chunk are known beforehand; `scratch` is for the others.
+  std::span<const Piece> pieces(const BoundStep& step, uint32_t chunk,
+                                std::vector<Piece>* scratch) const {
+    if (step.pieces_end != step.pieces_begin) {
+      return {fixed_pieces_.data() + step.pieces_begin, step.pieces_end - step.pieces_begin};
+    }
+    compute_pieces(step, chunk, step.step.buffer, step.step.blocks.first, scratch);
+    return *scratch;
+  }
+  // The same elements in the buffer of a local operand.
+  std::span<const Piece> pieces(const BoundStep& step, uint32_t chunk, const coll::Operand& operand,
+                                std::vector<Piece>* scratch) const {
+    compute_pieces(step, chunk, operand.buffer, operand.first, scratch);
+    return *scratch;
+  }
 
   // Bytes of the scratch buffers. Work is 0 where it may lie in the output.
   size_t work_bytes() const { return work_in_output_ ? 0 : work_bytes_; }
@@ -76,6 +90,8 @@ class Program {
 
  private:
   size_t chunk_count(size_t elements) const;
+  void compute_pieces(const BoundStep& step, uint32_t chunk, coll::Buffer buffer, int first,
+                      std::vector<Piece>* out) const;
   void bind(const coll::Step& step, std::vector<int32_t>* last_send,
             std::vector<Order>* last_taken);
 
@@ -87,6 +103,7 @@ class Program {
   std::vector<BoundStep> steps_;
   std::vector<BoundDependency> dependencies_;
   std::vector<Order> operand_order_;  // of each operand of the plan
+  std::vector<Piece> fixed_pieces_;
   bool work_in_output_ = false;
   size_t work_bytes_ = 0, temp_bytes_ = 0;
 };

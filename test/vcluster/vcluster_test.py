@@ -49,7 +49,12 @@ def wait_until(condition, seconds, text):
 
 
 def check_results(process, what, ranks):
-    out, err = process.communicate(timeout=240)
+    try:
+        out, err = process.communicate(timeout=150)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        out, err = process.communicate(timeout=30)
+        raise AssertionError(f"{what}: no end after 150 s\n{out}\n{err}") from None
     expect(process.returncode == 0, f"{what}: status {process.returncode}\n{out}\n{err}")
     document = json.loads(out)
     expect(document["results"], f"{what}: no results")
