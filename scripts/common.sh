@@ -1,4 +1,5 @@
-# Sourced by the scripts next to it: the root of the sources, and mpirun with what this machine needs.
+# Sourced by the scripts next to it: the root of the sources, and mpirun with what this machine
+# needs.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Sets the array `mpirun` for N ranks: as root Open MPI wants to be told twice, and more ranks than

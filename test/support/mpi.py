@@ -1,5 +1,5 @@
-"""Starts programs under MPI on this machine, with what a test machine needs: as root Open MPI wants to
-be told so, and more ranks than cores have to be allowed."""
+"""Starts programs under MPI on this machine, with what a test machine needs: as root Open MPI wants
+to be told so, and more ranks than cores have to be allowed."""
 import os
 import shutil
 import subprocess
