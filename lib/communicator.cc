@@ -310,6 +310,7 @@ Status Communicator::run(const Prepared& prepared) {
   for (;;) {
     switch (step(&status)) {
       case Turn::kDone:
+        if (lane_) lane_->pause();
         return status;
       case Turn::kMoved:
         break;

@@ -62,6 +62,9 @@ class Lane {
   // the control plane, whichever is first.
   virtual Result<bool> progress() = 0;
 
+  // The caller will not call progress() for a while: what is still under way must not depend on it.
+  virtual void pause() {}
+
   // All messages that this rank sent have been consumed, and none is under way to it: the lane can
   // be destroyed with no harm to others.
   virtual bool quiet() = 0;

@@ -161,6 +161,11 @@ void UcxHub::cut_busy(UcxInbox* inbox) {
   }
 }
 
+Caretaker& UcxHub::caretaker() {
+  std::call_once(caretaker_once_, [this] { caretaker_ = new Caretaker(worker_.get()); });
+  return *caretaker_;
+}
+
 bool UcxHub::progress() {
   std::unique_lock lock(worker_->mutex(), std::try_to_lock);
   return lock.owns_lock() && ucp_worker_progress(worker_->handle()) != 0;

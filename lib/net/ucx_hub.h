@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/net/arena.h"
+#include "lib/net/caretaker.h"
 #include "lib/net/mailbox.h"
 #include "lib/net/net_card.h"
 #include "lib/net/shm_peer.h"
@@ -54,6 +55,9 @@ class UcxHub {
   // for what is under way; connections that do not get done in time are cut.
   void close_inbox(uint32_t id);
 
+  // Made at first use; only networked lanes need it.
+  Caretaker& caretaker();
+
   // Serves the worker, unless another thread does. True if something moved.
   bool progress();
 
@@ -73,6 +77,8 @@ class UcxHub {
 
   std::unique_ptr<UcxWorker> worker_;
   std::unique_ptr<Arena> arena_;
+  std::once_flag caretaker_once_;
+  Caretaker* caretaker_ = nullptr;  // never destroyed, as its thread
   ProcessToken token_{};
 
   // Under the worker's lock.

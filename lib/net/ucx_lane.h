@@ -43,6 +43,9 @@ class UcxLane final : public Lane {
   }
   void release(int peer) override { p_.pairs[peer]->release(); }
   Result<bool> progress() override;
+  void pause() override {
+    if (!p_.networked.empty()) p_.hub->caretaker().caller_left();
+  }
   bool quiet() override;
   std::string describe(int peer) const override { return p_.pairs[peer]->describe(); }
 
