@@ -79,7 +79,7 @@ Result<Fabric*> Fabric::create(const FabricOptions& options) {
   Result<std::string> devices = devices_for(options.interfaces);
   if (!devices.ok()) return devices.status();
   Result<std::unique_ptr<UcxHub>> hub =
-      UcxHub::create(WorkerOptions{*devices, options.segment_bytes});
+      UcxHub::create(WorkerOptions{*devices, options.segment_bytes, options.keep_ucx_signals});
   if (!hub.ok()) return hub.status();
   fabric = new UcxFabric(std::move(*hub), options, *put);
   return fabric;

@@ -53,7 +53,7 @@ void route_ucx_log() {
 }
 
 Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const WorkerOptions& options) {
-  release_ucx_signals();
+  if (!options.keep_signals) release_ucx_signals();
   route_ucx_log();
   std::unique_ptr<UcxWorker> made(new UcxWorker);
   ucp_config_t* config = nullptr;

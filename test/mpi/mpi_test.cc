@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 namespace hetccl::test {
 
@@ -52,6 +53,12 @@ class Shared : public ::testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
+  // Emulated nodes: HETCCL_TEST_NODE_SIZE consecutive ranks each.
+  if (const char* size = std::getenv("HETCCL_TEST_NODE_SIZE")) {
+    const std::string node = "node" + std::to_string(hetccl::test::world_rank() / std::atoi(size));
+    setenv("HETCCL_NODE", node.c_str(), 1);
+    unsetenv("HETCCL_TEST_NODE_SIZE");
+  }
   ::testing::InitGoogleTest(&argc, argv);
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (hetccl::test::world_rank() != 0) {
