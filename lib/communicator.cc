@@ -117,16 +117,15 @@ Status Communicator::agree_on_settings(const Status& trouble) {
 
 void Communicator::read_places() {
   std::vector<std::string> known;
-  bool one_node = true;
   for (int member : members_) {
     const std::string& where = session_->place(member).shared_memory;
     auto found = std::find(known.begin(), known.end(), where);
     model_.node_of.push_back(static_cast<int>(found - known.begin()));
     if (found == known.end()) known.push_back(where);
-    one_node = known.size() == 1;
   }
+  one_node_ = known.size() == 1;
   chunk_bytes_ = settings_.chunk_bytes != 0 ? settings_.chunk_bytes
-                 : one_node                 ? kSharedMemoryChunk
+                 : one_node_                ? kSharedMemoryChunk
                                             : kNetworkChunk;
   const std::vector<int> node_of = model_.node_of;
   model_ = coll::default_cost_model(node_of, chunk_bytes_);
@@ -255,11 +254,31 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
     log::info(text_of(call, ranks()) + ": " + choice.algorithm->name + ", " + choice.reason);
   }
   shape.unbuffered = choice.algorithm->unbuffered;
-  coll::Plan plan = coll::make_plan(*choice.algorithm, ranks(), rank_, call.root);
-  return std::make_shared<CachedProgram>(CachedProgram{
-      choice.algorithm, extents, hash_of(call, ranks()),
-      call.counts != nullptr ? text_of(call, ranks()) : std::string(),
-      run::Program(std::move(plan), layout_of(call, *choice.algorithm, ranks(), rank_), shape)});
+  auto bind = [&](size_t count) {
+    Call part = call;
+    part.count = count;
+    return run::Program(coll::make_plan(*choice.algorithm, ranks(), rank_, call.root),
+                        layout_of(part, *choice.algorithm, ranks(), rank_), shape);
+  };
+  const size_t piece = piece_of(call, extents);
+  CachedProgram made{choice.algorithm,
+                     extents,
+                     hash_of(call, ranks()),
+                     call.counts != nullptr ? text_of(call, ranks()) : std::string(),
+                     piece,
+                     bind(piece != 0 ? piece : call.count),
+                     {}};
+  if (piece != 0 && call.count % piece != 0) made.last.emplace(bind(call.count % piece));
+  return std::make_shared<CachedProgram>(std::move(made));
+}
+
+// Within a node an all-reduce of more than the staging chunks hold would have its results leave the
+// cache before they are passed on.
+size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
+  if (call.collective != coll::Collective::kAllReduce || !one_node_) return 0;
+  const size_t bytes = static_cast<size_t>(ranks()) * settings_.depth * chunk_bytes_;
+  const size_t piece = std::max<size_t>(1, bytes / size_of(call.type) / 64 * 64);
+  return extents.total_elements > piece ? piece : 0;
 }
 
 void Communicator::record_call(const Call& call) {
@@ -322,12 +341,14 @@ Status Communicator::run(const Prepared& prepared) {
 
 Status Communicator::begin(const Prepared& prepared) {
   current_sequence_ = prepared.sequence;
-  run::Buffers buffers = prepared.buffers;
-  const run::Program& program = prepared.program->program;
-  if (program.work_bytes() != 0) buffers.work = work_.reserve(program.work_bytes());
-  if (program.temp_bytes() != 0) buffers.temp = temp_.reserve(program.temp_bytes());
-  if ((program.work_bytes() != 0 && buffers.work == nullptr) ||
-      (program.temp_bytes() != 0 && buffers.temp == nullptr)) {
+  current_signature_ = prepared.signature;
+  current_ = prepared.program;
+  buffers_ = prepared.buffers;
+  const run::Program& program = current_->program;
+  if (program.work_bytes() != 0) buffers_.work = work_.reserve(program.work_bytes());
+  if (program.temp_bytes() != 0) buffers_.temp = temp_.reserve(program.temp_bytes());
+  if ((program.work_bytes() != 0 && buffers_.work == nullptr) ||
+      (program.temp_bytes() != 0 && buffers_.temp == nullptr)) {
     // The others already count on this rank, so the communicator cannot go on.
     Status s = system_error("out of memory for " +
                             std::to_string(program.work_bytes() + program.temp_bytes()) +
@@ -336,10 +357,24 @@ Status Communicator::begin(const Prepared& prepared) {
     fail(s);
     return s;
   }
-  execution_->start(program, buffers, prepared.signature);
+  begun_ = 0;
+  start_piece();
   idle_rounds_ = 0;
   next_comparison_s_ = 1;
   return {};
+}
+
+void Communicator::start_piece() {
+  const size_t left = current_->extents.total_elements - begun_;
+  const bool last = current_->piece != 0 && left < current_->piece;
+  run::Buffers at = buffers_;
+  if (begun_ != 0) {
+    const size_t skip = begun_ * current_->program.shape().element_bytes;
+    at.input += skip;
+    at.output += skip;
+  }
+  execution_->start(last ? *current_->last : current_->program, at, current_signature_);
+  begun_ += current_->piece == 0 ? left : std::min(left, current_->piece);
 }
 
 Communicator::Turn Communicator::step(Status* status) {
@@ -350,7 +385,9 @@ Communicator::Turn Communicator::step(Status* status) {
   }
   switch (execution_->poll()) {
     case run::Execution::Outcome::kDone:
-      return Turn::kDone;
+      if (begun_ == current_->extents.total_elements) return Turn::kDone;
+      start_piece();
+      return Turn::kMoved;
     case run::Execution::Outcome::kMismatch:
       *status = mismatched();
       return Turn::kDone;

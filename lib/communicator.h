@@ -83,6 +83,8 @@ class Communicator final : public net::GroupListener {
   Status prepare(const Call& call, bool keep, Prepared* prepared);
   Result<const std::shared_ptr<const CachedProgram>*> program_for(const Call& call);
   std::shared_ptr<const CachedProgram> make_program(const Call& call, const Extents& extents);
+  size_t piece_of(const Call& call, const Extents& extents) const;
+  void start_piece();
   Status usable() const;
   void record_call(const Call& call);
 
@@ -108,6 +110,7 @@ class Communicator final : public net::GroupListener {
   std::unique_ptr<net::Lane> lane_;
   std::unique_ptr<run::Execution> execution_;
   size_t chunk_bytes_ = 0;
+  bool one_node_ = true;
   bool crowded_ = false;  // more ranks than cores on this machine
   bool joined_ = false;
 
@@ -128,6 +131,10 @@ class Communicator final : public net::GroupListener {
 
   // Of the call that runs; its runner's own.
   uint64_t current_sequence_ = 0;
+  uint64_t current_signature_ = 0;
+  const CachedProgram* current_ = nullptr;
+  run::Buffers buffers_;
+  size_t begun_ = 0;  // elements of the pieces that were begun
   Scratch work_, temp_;
   uint32_t idle_rounds_ = 0;
   std::chrono::steady_clock::time_point idle_since_{};

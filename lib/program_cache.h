@@ -4,6 +4,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,7 +20,12 @@ struct CachedProgram {
   Extents extents;
   uint64_t hash;     // of the call
   std::string text;  // of the call, where it has lists of counts
+  // A call that is run piece after piece, so that what one phase leaves in the cache is there for
+  // the next: `program` serves each piece of `piece` elements, `last` the shorter one at the end,
+  // if any. 0: the call is run as a whole.
+  size_t piece;
   run::Program program;
+  std::optional<run::Program> last;
 };
 
 // What decides a program. Counts and displacements are kept whole: a hash could lie.
