@@ -19,7 +19,9 @@ README = os.path.join(HERE, "../../README.md")
 
 
 def info(*arguments):
-    return subprocess.run([INFO, *arguments], capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        [INFO, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def algorithms():
@@ -55,7 +57,8 @@ class Info(unittest.TestCase):
         done = info("--verify-plans", "6")
         self.assertEqual(done.returncode, 0, done.stdout)
         count = sum(len(names) for names in algorithms().values())
-        self.assertEqual(done.stdout.splitlines()[-1], f"{count} algorithms verified for 1 to 6 ranks")
+        last = done.stdout.splitlines()[-1]
+        self.assertEqual(last, f"{count} algorithms verified for 1 to 6 ranks")
 
     def test_types_have_operators(self):
         lines = info("--types").stdout.splitlines()

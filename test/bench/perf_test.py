@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -61,7 +60,8 @@ class Perf(unittest.TestCase):
                           ("float8e5m2", "max"), ("uint8", "prod"), ("int64", "bxor"),
                           ("complex128", "sum"), ("bool", "lor"), ("doubleint", "maxloc")):
             with self.subTest(dtype=dtype, op=op):
-                out = self.succeed(3, "allreduce", *SMALL, "-d", dtype, "-o", op, "--format", "json")
+                chosen = ["-d", dtype, "-o", op, "--format", "json"]
+                out = self.succeed(3, "allreduce", *SMALL, *chosen)
                 self.assertEqual({r["wrong"] for r in json.loads(out)["results"]}, {0})
 
     def test_meta_says_who_measured(self):
@@ -95,12 +95,14 @@ class Perf(unittest.TestCase):
         self.assertRegex(lines[-1], r"^# Avg bus bandwidth    : [0-9.e+-]+$")
 
     def test_csv(self):
-        rows = list(csv.DictReader(io.StringIO(self.succeed(2, "allgather", *SMALL, "--format", "csv"))))
+        out = self.succeed(2, "allgather", *SMALL, "--format", "csv")
+        rows = list(csv.DictReader(io.StringIO(out)))
         self.assertEqual({row["wrong"] for row in rows}, {"0"})
         self.assertEqual({row["ranks"] for row in rows}, {"2"})
 
     def test_size_is_the_larger_buffer(self):
-        out = self.succeed(2, "allgather", "-b", "4096", "-e", "4096", "-n", "2", "--format", "json")
+        one = ["-b", "4096", "-e", "4096", "-n", "2", "--format", "json"]
+        out = self.succeed(2, "allgather", *one)
         for r in json.loads(out)["results"]:
             self.assertEqual((r["bytes"], r["count"]), (4096, 512))
 
@@ -177,7 +179,7 @@ class Replay(unittest.TestCase):
     def test_text(self):
         done, _ = self.replay(2, "allreduce 1000 float32 sum\nalltoall 9 int32\n")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertTrue(re.search(r"^# Step of 2 calls    : [0-9.]+ us$", done.stdout, re.M), done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^# Step of 2 calls    : [0-9.]+ us$")
 
     def test_bad_line_is_named(self):
         done, name = self.replay(2, "barrier\nallreduce x float32 sum\n")

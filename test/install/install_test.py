@@ -57,7 +57,7 @@ class Installed:
         self.flags = shlex.split(done.stdout)
 
     def build(self, compiler, flags, source):
-        program = os.path.join(self.root, f"{os.path.basename(source)}.{os.path.basename(compiler)}")
+        program = os.path.join(self.root, os.path.basename(source) + "." + compiler)
         done = run([compiler, *flags, source, "-o", program, *self.flags])
         assert done.returncode == 0, done.stderr
         return program
@@ -95,7 +95,8 @@ class Install(unittest.TestCase):
             ("g++", CXX_FLAGS, "hetccl/hetccl.hpp"),
         ):
             with self.subTest(compiler=compiler, header=header):
-                source = os.path.join(installed.root, "alone" + (".c" if compiler == "gcc" else ".cc"))
+                suffix = ".c" if compiler == "gcc" else ".cc"
+                source = os.path.join(installed.root, "alone" + suffix)
                 with open(source, "w", encoding="ascii") as file:
                     file.write(f"#include <{header}>\nint main(void) {{ return hetcclSuccess; }}\n")
                 installed.build(compiler, flags, source)

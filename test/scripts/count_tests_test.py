@@ -36,7 +36,8 @@ SKIP_BY_STATUS = (
 
 class CountTests(unittest.TestCase):
     def test_all_pass(self):
-        self.assertEqual(counted(f"<testsuite name='a'>{PASS}{PASS}</testsuite>"), (0, ["2 passed, 0 failed"]))
+        both = counted(f"<testsuite name='a'>{PASS}{PASS}</testsuite>")
+        self.assertEqual(both, (0, ["2 passed, 0 failed"]))
 
     def test_skips_are_counted_with_their_reason(self):
         status, lines = counted(f"<testsuite name='a'>{PASS}{SKIP}</testsuite>{SKIP_BY_STATUS}")
@@ -50,13 +51,21 @@ class CountTests(unittest.TestCase):
         self.assertEqual((status, lines[-1]), (1, "1 passed, 1 failed"))
         self.assertIn("1 != 2", lines[0])
 
+    def test_what_a_script_raised_is_the_reason(self):
+        output = "1..1\n# Traceback\n# AssertionError: 3 left\n# more\n#\nnot ok 1 - A.b\n# end"
+        failed = "<testcase name='1 - A.b'><failure/></testcase>"
+        printed = f"<system-out>{output}</system-out>"
+        _, lines = counted(f"<testsuite name='t'>{failed}{printed}</testsuite>")
+        self.assertEqual(lines[0], "failed: t / 1 - A.b: AssertionError: 3 left")
+
     def test_nothing_ran(self):
         self.assertEqual(counted(None), (1, ["0 passed, 0 failed"]))
         self.assertEqual(counted("")[0], 1)
         self.assertEqual(counted(f"<testsuite name='a'>{SKIP}</testsuite>")[0], 1)
 
     def test_a_crash_without_cases_fails(self):
-        crashed = "<testsuite name='a' errors='1'><system-out>Segmentation fault</system-out></testsuite>"
+        output = "<system-out>Segmentation fault</system-out>"
+        crashed = f"<testsuite name='a' errors='1'>{output}</testsuite>"
         status, lines = counted(f"<testsuite name='b'>{PASS}</testsuite>{crashed}")
         self.assertEqual((status, lines[-1]), (1, "1 passed, 1 failed"))
         self.assertIn("Segmentation", lines[0])

@@ -97,7 +97,7 @@ class VirtualCluster(unittest.TestCase):
             time.sleep(0.5)
             process.send_signal(number)
             process.communicate(timeout=30)
-            expect(process.returncode == 128 + number, f"status after {number}: {process.returncode}")
+            expect(process.returncode == 128 + number, f"status {process.returncode}")
             expect(not namespaces(process.pid), f"namespaces are left after signal {number}")
 
     def test_down_removes_what_a_killed_run_left(self):
@@ -118,13 +118,14 @@ class VirtualCluster(unittest.TestCase):
             [VCLUSTER, "up", "-k", "2"], capture_output=True, text=True, check=True
         ).stdout.strip()
         try:
-            ping = [VCLUSTER, "exec", name, "0", "bash", "-c", "exec 3<>/dev/udp/10.77.0.2/9; echo x >&3"]
-            subprocess.run(ping, check=True, timeout=30)
-            stats = subprocess.run([VCLUSTER, "stats", name], capture_output=True, text=True, check=True)
-            expect(len(stats.stdout.splitlines()) == 2, f"stats: {stats.stdout}")
-            outside = subprocess.run(
-                [VCLUSTER, "exec", name, "0", "ip", "route", "get", "192.0.2.1"], capture_output=True
+            send = ["bash", "-c", "exec 3<>/dev/udp/10.77.0.2/9; echo x >&3"]
+            subprocess.run([VCLUSTER, "exec", name, "0", *send], check=True, timeout=30)
+            stats = subprocess.run(
+                [VCLUSTER, "stats", name], capture_output=True, text=True, check=True
             )
+            expect(len(stats.stdout.splitlines()) == 2, f"stats: {stats.stdout}")
+            route = ["ip", "route", "get", "192.0.2.1"]
+            outside = subprocess.run([VCLUSTER, "exec", name, "0", *route], capture_output=True)
             expect(outside.returncode != 0, "a node has a way out")
         finally:
             subprocess.run([VCLUSTER, "down", name], check=True, timeout=60)
