@@ -65,7 +65,7 @@ Status apply_config(const hetcclConfig_t* config, Settings* settings) {
 }
 
 Status make_root(hetcclComm_t* comm, int nranks, int rank, const hetccl::net::Allgather& allgather,
-                 const Settings& settings, const Status& trouble) {
+                 const hetcclConfig_t* config, const Settings& settings, const Status& trouble) {
   auto session = hetccl::net::Session::create(
       nranks, rank, allgather, {settings.node, settings.socket_ifname, settings.timeout_s});
   if (!session.ok()) return trouble.ok() ? session.status() : trouble;
@@ -73,6 +73,7 @@ Status make_root(hetcclComm_t* comm, int nranks, int rank, const hetccl::net::Al
   for (int r = 0; r < nranks; ++r) members.push_back(r);
   auto made = Communicator::create(*session, 1, members, rank, settings, trouble, true);
   if (!made.ok()) return made.status();
+  if (config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
   *comm = new hetcclComm{hetcclComm::kLive, std::move(*made)};
   return {};
 }
@@ -177,7 +178,7 @@ hetcclResult_t hetcclCommInitOob(hetcclComm_t* comm, int nranks, int rank,
     return make_root(
         comm, nranks, rank,
         [=](const void* mine, void* all, size_t bytes) { return allgather(mine, all, bytes, ctx); },
-        settings, trouble);
+        config, settings, trouble);
   });
 }
 
@@ -202,7 +203,7 @@ hetcclResult_t hetcclCommInitRankConfig(hetcclComm_t* comm, int nranks, hetcclUn
     const Settings settings = read_settings(config, &trouble);
     auto allgather = hetccl::net::meeting_allgather(
         id, nranks, rank, {settings.node, settings.socket_ifname, settings.timeout_s}, &why);
-    Status s = make_root(comm, nranks, rank, allgather, settings, trouble);
+    Status s = make_root(comm, nranks, rank, allgather, config, settings, trouble);
     return s.ok() || why.ok() ? s : why;  // the meeting knows more than that it failed
   });
 }
@@ -221,6 +222,7 @@ hetcclResult_t hetcclCommSplit(hetcclComm_t comm, int64_t color, int64_t key, he
     const double timeout_s = trouble.ok() && config != nullptr ? config->timeout_s : -1;
     auto made = comm->communicator->split(color, key, trouble, timeout_s);
     if (!made.ok()) return made.status();
+    if (*made && config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
     *newcomm = *made ? new hetcclComm{hetcclComm::kLive, std::move(*made)} : nullptr;
     return {};
   });

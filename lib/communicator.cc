@@ -137,7 +137,7 @@ Status Communicator::connect() {
   if (auto forced = coll::Forced::parse(settings_.algo); forced.ok()) {
     forced_ = *forced;
   } else {
-    trouble = {forced.status().code(), "HETCCL_ALGO: " + forced.status().message()};
+    trouble = forced.status();
   }
   if (auto device = device::host_device(settings_.isa); device.ok()) {
     device_ = *device;
@@ -251,7 +251,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
               choice.algorithm->name);
   }
   if (log::enabled(log::Level::kInfo)) {
-    log::info(text_of(call, ranks()) + ": " + choice.algorithm->name + ", " + choice.reason);
+    log::info((name_.empty() ? "" : name_ + ": ") + text_of(call, ranks()) + ": " +
+              choice.algorithm->name + ", " + choice.reason);
   }
   shape.unbuffered = choice.algorithm->unbuffered;
   auto bind = [&](size_t count) {
@@ -329,7 +330,7 @@ Status Communicator::run(const Prepared& prepared) {
   for (;;) {
     switch (step(&status)) {
       case Turn::kDone:
-        if (lane_) lane_->pause();
+        end_call(status);
         return status;
       case Turn::kMoved:
         break;
@@ -408,6 +409,17 @@ Communicator::Turn Communicator::step(Status* status) {
     if (Status s = check_wait(); !s.ok()) fail(s);
   }
   return Turn::kIdle;
+}
+
+// After an error nothing may touch the caller's buffers any more: the lane ends at once.
+void Communicator::end_call(const Status& status) {
+  if (!lane_) return;
+  if (status.ok()) {
+    lane_->pause();
+  } else {
+    execution_->abandon();
+    lane_.reset();
+  }
 }
 
 void Communicator::back_off() {

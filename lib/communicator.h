@@ -54,7 +54,8 @@ class Communicator final : public net::GroupListener {
   bool abort(double seconds);   // ends calls in progress; false: one did not end
   Status failure() const;       // success while sound
 
-  const Settings& settings() const { return settings_; }
+  // For people: in descriptions and in the log.
+  void set_name(std::string name) { name_ = std::move(name); }
   std::string last_algorithm() const;
   std::string describe() const;  // JSON: rank table, links, settings in force
 
@@ -94,6 +95,7 @@ class Communicator final : public net::GroupListener {
   Status begin(const Prepared& prepared);
   enum class Turn { kIdle, kMoved, kDone };
   Turn step(Status* status);  // one round; kDone: *status says how it ended
+  void end_call(const Status& status);
   void back_off();
   Status check_wait();  // time-out, comparison of argument lists
   Status mismatched();
@@ -104,6 +106,7 @@ class Communicator final : public net::GroupListener {
   const std::vector<int> members_;
   const int rank_;
   Settings settings_;
+  std::string name_;
   coll::Forced forced_;
   coll::CostModel model_;
   device::Device* device_ = nullptr;

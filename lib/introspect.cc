@@ -22,9 +22,13 @@ std::string Communicator::describe() const {
   for (const SettingRow& row : setting_rows()) {
     in_force["HETCCL_" + std::string(row.name)] = value_text(settings_, row);
   }
-  return json{{"ranks", ranks_table},        {"links", links},
-              {"settings", in_force},        {"device", device_->description()},
-              {"chunk_bytes", chunk_bytes_}, {"more_ranks_than_cores", crowded_}}
+  return json{{"name", name_},
+              {"ranks", ranks_table},
+              {"links", links},
+              {"settings", in_force},
+              {"device", device_->description()},
+              {"chunk_bytes", chunk_bytes_},
+              {"more_ranks_than_cores", crowded_}}
       .dump();
 }
 

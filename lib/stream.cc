@@ -51,7 +51,7 @@ run::Task::Step StreamCall::poll() {
 // The communicator may be freed as soon as its queue is empty, and the stream likewise; so each is
 // told last of all that it holds, under its lock.
 void StreamCall::finish(const Status& status) {
-  if (communicator_->lane_) communicator_->lane_->pause();
+  communicator_->end_call(status);
   {
     std::lock_guard lock(communicator_->queue_mutex_);
     communicator_->queue_.pop_front();
