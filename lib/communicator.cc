@@ -341,6 +341,7 @@ Status Communicator::run(const Prepared& prepared) {
 }
 
 Status Communicator::begin(const Prepared& prepared) {
+  if (failed_.load(std::memory_order_acquire)) return failure();  // since it was queued
   current_sequence_ = prepared.sequence;
   current_signature_ = prepared.signature;
   current_ = prepared.program;
@@ -379,11 +380,7 @@ void Communicator::start_piece() {
 }
 
 Communicator::Turn Communicator::step(Status* status) {
-  if (failed_.load(std::memory_order_acquire)) {
-    execution_->abandon();
-    *status = failure();
-    return Turn::kDone;
-  }
+  // What has arrived counts, even if its sender is gone by now.
   switch (execution_->poll()) {
     case run::Execution::Outcome::kDone:
       if (begun_ == current_->extents.total_elements) return Turn::kDone;
@@ -397,6 +394,10 @@ Communicator::Turn Communicator::step(Status* status) {
       return Turn::kMoved;
     case run::Execution::Outcome::kIdle:
       break;
+  }
+  if (failed_.load(std::memory_order_acquire)) {
+    *status = failure();
+    return Turn::kDone;
   }
   if (Result<bool> moved = lane_->progress(); !moved.ok()) {
     session_->announce_failure(id_, moved.status().code(), moved.status().message());
