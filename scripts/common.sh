@@ -7,7 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 choose_mpirun() {
   mpirun=(mpirun)
   command -v mpirun.openmpi >/dev/null && mpirun=(mpirun.openmpi)
-  if "${mpirun[0]}" --version 2>/dev/null | grep -q 'Open MPI'; then
+  if [[ $("${mpirun[0]}" --version 2>/dev/null) == *@(Open MPI|OpenRTE)* ]]; then
     ((EUID == 0)) && mpirun+=(--allow-run-as-root)
     (($1 > $(nproc))) && mpirun+=(--oversubscribe)
   fi
