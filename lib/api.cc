@@ -49,6 +49,12 @@ hetcclResult_t guarded(Body body) {
   }
 }
 
+hetcclComm_t make_handle(std::unique_ptr<Communicator> communicator) {
+  auto* const handle = new hetcclComm;
+  handle->communicator = std::move(communicator);
+  return handle;
+}
+
 // A config's values over the settings'. What is bad goes to all ranks with the first exchange.
 Status apply_config(const hetcclConfig_t* config, Settings* settings) {
   if (config == nullptr) return {};
@@ -74,7 +80,7 @@ Status make_root(hetcclComm_t* comm, int nranks, int rank, const hetccl::net::Al
   auto made = Communicator::create(*session, 1, members, rank, settings, trouble, true);
   if (!made.ok()) return made.status();
   if (config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
-  *comm = new hetcclComm{hetcclComm::kLive, std::move(*made)};
+  *comm = make_handle(std::move(*made));
   return {};
 }
 
@@ -105,7 +111,6 @@ Status check_ranks(const void* comm, int nranks, int rank) {
 }
 
 Status run_call(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
-  if (Status s = check_handle(comm); !s.ok()) return s;
   if (stream == nullptr) return comm->communicator->call(call);
   if (!Context::get().has_stream(stream)) {
     return invalid_argument(
@@ -115,8 +120,24 @@ Status run_call(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
   return comm->communicator->call(call, static_cast<Stream*>(stream));
 }
 
+// `refuse` says what is wrong with the arguments beyond what the call itself shows.
+template <typename Refuse>
+hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t stream,
+                          Refuse refuse) {
+  return guarded([&]() -> Status {
+    if (Status s = check_handle(comm); !s.ok()) return s;
+    Status s = refuse();
+    if (s.ok()) s = run_call(call, comm, stream);
+    if (!s.ok()) {
+      std::lock_guard lock(comm->mutex);
+      comm->last_error = s.message();
+    }
+    return s;
+  });
+}
+
 hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
-  return guarded([&] { return run_call(call, comm, stream); });
+  return collective(call, comm, stream, [] { return Status(); });
 }
 
 }  // namespace
@@ -160,7 +181,11 @@ const char* hetcclGetLastError(hetcclComm_t comm) {
       return {};
     }
     if (Status s = check_handle(comm); !s.ok()) return s;
+    // What ended the communicator, else what its last refused call was refused for.
     last_error_shown = comm->communicator->failure().message();
+    if (!last_error_shown.empty()) return {};
+    std::lock_guard lock(comm->mutex);
+    last_error_shown = comm->last_error;
     return {};
   });
   if (result != hetcclSuccess) last_error_shown = last_error;
@@ -223,7 +248,7 @@ hetcclResult_t hetcclCommSplit(hetcclComm_t comm, int64_t color, int64_t key, he
     auto made = comm->communicator->split(color, key, trouble, timeout_s);
     if (!made.ok()) return made.status();
     if (*made && config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
-    *newcomm = *made ? new hetcclComm{hetcclComm::kLive, std::move(*made)} : nullptr;
+    *newcomm = *made ? make_handle(std::move(*made)) : nullptr;
     return {};
   });
 }
@@ -312,10 +337,10 @@ hetcclResult_t hetcclReduceScatter(const void* send, void* recv, size_t recvcoun
 hetcclResult_t hetcclReduceScatterv(const void* send, void* recv, const size_t* recvcounts,
                                     hetcclDataType_t type, hetcclRedOp_t op, hetcclComm_t comm,
                                     hetcclStream_t stream) {
-  return guarded([&]() -> Status {
+  const Call call{Collective::kReduceScatter, send, recv, 0, type, op, 0, recvcounts};
+  return collective(call, comm, stream, [&]() -> Status {
     if (recvcounts == nullptr) return invalid_argument("reducescatterv: recvcounts is NULL");
-    return run_call({Collective::kReduceScatter, send, recv, 0, type, op, 0, recvcounts}, comm,
-                    stream);
+    return {};
   });
 }
 
@@ -333,19 +358,16 @@ hetcclResult_t hetcclAllGather(const void* send, void* recv, size_t sendcount,
 hetcclResult_t hetcclAllGatherv(const void* send, size_t sendcount, void* recv,
                                 const size_t* recvcounts, const size_t* recvdispls,
                                 hetcclDataType_t type, hetcclComm_t comm, hetcclStream_t stream) {
-  return guarded([&]() -> Status {
-    if (Status s = check_handle(comm); !s.ok()) return s;
+  const Call call{
+      Collective::kAllGather, send, recv, 0, type, hetcclSum, 0, recvcounts, recvdispls};
+  return collective(call, comm, stream, [&]() -> Status {
     if (recvcounts == nullptr) return invalid_argument("allgatherv: recvcounts is NULL");
     if (recvdispls == nullptr) return invalid_argument("allgatherv: recvdispls is NULL");
     const int rank = comm->communicator->rank();
-    if (sendcount != recvcounts[rank]) {
-      return invalid_argument("allgatherv: sendcount is " + std::to_string(sendcount) +
-                              ", recvcounts[" + std::to_string(rank) + "] of this rank is " +
-                              std::to_string(recvcounts[rank]));
-    }
-    return run_call(
-        {Collective::kAllGather, send, recv, 0, type, hetcclSum, 0, recvcounts, recvdispls}, comm,
-        stream);
+    if (sendcount == recvcounts[rank]) return {};
+    return invalid_argument("allgatherv: sendcount is " + std::to_string(sendcount) +
+                            ", recvcounts[" + std::to_string(rank) + "] of this rank is " +
+                            std::to_string(recvcounts[rank]));
   });
 }
 

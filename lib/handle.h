@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "lib/base/status.h"
 #include "lib/communicator.h"
@@ -13,6 +15,8 @@ struct hetcclComm {
   static constexpr uint64_t kLive = 0x6865746363636F6Dull;
   uint64_t mark = kLive;
   std::unique_ptr<hetccl::Communicator> communicator;
+  std::mutex mutex;
+  std::string last_error;  // of a call on it, under `mutex`
 };
 
 namespace hetccl {

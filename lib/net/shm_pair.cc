@@ -25,19 +25,22 @@ bool ShmPair::has_credit() {
 bool ShmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                        bool stable) {
   if (!has_credit()) return false;
-  size_t index = sent_ % p_.depth;
+  // The slot's last message was acknowledged; it must be counted before the slot is used again.
+  if (in_place_count_ != 0) sends_done();
+  const size_t index = send_slot_;
   MailSlot* slot = p_.layout.slot(p_.peer_slots, index);
   slot->signature = envelope.signature;
   slot->bytes = bytes;
   place(slot, index, pieces, bytes, stable);
   ++sent_;
+  send_slot_ = next_slot(index);
+  if (in_place_count_ == 0) done_ = sent_;
   slot->sequence.store(sent_, std::memory_order_release);
   return true;
 }
 
 void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces, size_t bytes,
                     bool stable) {
-  in_place_[index] = false;
   if (bytes <= kNearBytes) {
     slot->payload = Payload::kNear;
     gather(pieces, slot->near);
@@ -50,9 +53,10 @@ void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces,
   }
   slot->payload = Payload::kElsewhere;
   Location location;
-  in_place_[index] =
-      stable && pieces.size() == 1 && p_.arena->locate(pieces[0].data, bytes, &location);
-  if (!in_place_[index]) {
+  if (stable && pieces.size() == 1 && p_.arena->locate(pieces[0].data, bytes, &location)) {
+    in_place_[index] = true;
+    ++in_place_count_;
+  } else {
     location = p_.chunks_location;
     location.offset += index * p_.chunk_bytes;
     gather(pieces, p_.chunks + index * p_.chunk_bytes);
@@ -62,10 +66,14 @@ void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces,
 
 uint64_t ShmPair::sends_done() {
   if (done_ == sent_) return done_;
-  while (done_ < sent_ && (done_ < acknowledged_ || !in_place_[done_ % p_.depth])) ++done_;
-  if (done_ == sent_) return done_;
   acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
-  while (done_ < sent_ && (done_ < acknowledged_ || !in_place_[done_ % p_.depth])) ++done_;
+  for (; done_ < sent_; ++done_) {
+    const size_t slot = done_ % p_.depth;
+    if (!in_place_[slot]) continue;
+    if (done_ >= acknowledged_) break;
+    in_place_[slot] = false;
+    --in_place_count_;
+  }
   return done_;
 }
 
@@ -74,7 +82,8 @@ bool ShmPair::try_announce(std::byte*, size_t) { return true; }
 bool ShmPair::try_receive(unsigned ahead, Received* message) {
   if (ahead >= p_.depth) return false;
   uint64_t wanted = released_ + ahead + 1;
-  MailSlot* slot = p_.layout.slot(p_.own_slots, (wanted - 1) % p_.depth);
+  const size_t index = ahead == 0 ? receive_slot_ : (wanted - 1) % p_.depth;
+  MailSlot* slot = p_.layout.slot(p_.own_slots, index);
   if (slot->sequence.load(std::memory_order_acquire) != wanted) return false;
   const std::byte* data = slot->near;
   if (slot->payload == Payload::kInline) {
@@ -94,6 +103,7 @@ bool ShmPair::try_receive(unsigned ahead, Received* message) {
 
 void ShmPair::release() {
   ++released_;
+  receive_slot_ = next_slot(receive_slot_);
   p_.peer_ledger->released.store(released_, std::memory_order_release);
 }
 

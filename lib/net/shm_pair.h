@@ -50,10 +50,17 @@ class ShmPair final : public NetPair {
              bool stable);
 
   Parts p_;
+  // A slot's number is its message's modulo the depth, kept because a division costs as much as a
+  // small message.
+  size_t next_slot(size_t slot) const { return slot + 1 == p_.depth ? 0 : slot + 1; }
+
   uint64_t sent_ = 0;
+  size_t send_slot_ = 0;       // of the next message
   uint64_t acknowledged_ = 0;  // as last read
   uint64_t done_ = 0;
   uint64_t released_ = 0;
+  size_t receive_slot_ = 0;  // of the oldest unreleased message
+  size_t in_place_count_ = 0;
   bool unmapped_ = false;       // a message could not be reached: see status()
   std::vector<bool> in_place_;  // of the messages that are not acknowledged, by slot
 };

@@ -180,6 +180,7 @@ TEST_F(Communicators, BadArgumentsAreRefusedAndNothingIsLost) {
     refused(hetcclAllReduce(y, y + 1, 3, hetcclFloat32, hetcclSum, comm, nullptr), "overlap");
     refused(hetcclAllReduce(&x, y, 1, hetcclFloat32, hetcclSum, nullptr, nullptr), "NULL");
     refused(hetcclAllReduce(&x, y, 1, hetcclFloat32, hetcclSum, comm, &x), "stream");
+    EXPECT_NE(std::string(hetcclGetLastError(comm)).find("stream"), std::string::npos);
   }
   EXPECT_EQ(all_sum(comm, 1), static_cast<float>(ranks));
   hetcclResult_t state = hetcclInternalError;
