@@ -13,9 +13,9 @@
 namespace hetccl::net {
 
 struct FabricOptions {
-  std::string interfaces;  // HETCCL_SOCKET_IFNAME
-  size_t segment_bytes;    // HETCCL_TCP_SEGMENT: UCX's TX/RX segment for TCP
-  std::string put;         // HETCCL_NET_PUT: auto, yes, no: put into announced buffers
+  std::string interfaces;         // HETCCL_SOCKET_IFNAME
+  size_t segment_bytes;           // HETCCL_TCP_SEGMENT: UCX's TX/RX segment for TCP
+  std::string put;                // HETCCL_NET_PUT: auto, yes, no: put into announced buffers
   bool keep_ucx_signals = false;  // HETCCL_UCX_SIGNALS: leave UCX's signal handlers in place
 };
 

@@ -17,8 +17,8 @@
 namespace hetccl::net {
 
 struct WorkerOptions {
-  std::string devices;       // UCX's names of network devices, comma-separated; empty: its choice
-  size_t segment_bytes = 0;  // TCP segments; 0: UCX's own setting
+  std::string devices;        // UCX's names of network devices, comma-separated; empty: its choice
+  size_t segment_bytes = 0;   // TCP segments; 0: UCX's own setting
   bool keep_signals = false;  // leave UCX's signal handlers in place
 };
 
