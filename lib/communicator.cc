@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kSharedMemoryChunk = 64
                                       << 10;  // flat from 32 to 128 KiB: it lives in the L2 cache
 constexpr size_t kNetworkChunk = 256 << 10;   // a round trip costs less than its transfer
+constexpr size_t kPiece = 1 << 20;            // of a large all-reduce: what the L2 cache holds
 constexpr double kMismatchWait_s = 5;         // for the verdict of the control plane
 
 uint64_t mix(uint64_t a, uint64_t b) {
@@ -273,12 +274,10 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
   return std::make_shared<CachedProgram>(std::move(made));
 }
 
-// Within a node an all-reduce of more than the staging chunks hold would have its results leave the
-// cache before they are passed on.
+// Within a node, the results of a large all-reduce would leave the cache before they are passed on.
 size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
   if (call.collective != coll::Collective::kAllReduce || !one_node_) return 0;
-  const size_t bytes = static_cast<size_t>(ranks()) * settings_.depth * chunk_bytes_;
-  const size_t piece = std::max<size_t>(1, bytes / size_of(call.type) / 64 * 64);
+  const size_t piece = kPiece / size_of(call.type) / 64 * 64;
   return extents.total_elements > piece ? piece : 0;
 }
 

@@ -30,7 +30,7 @@ const SettingRow kRows[] = {
      "how long a silent rank is waited for; 0: for ever"},
     {"CHUNK_SIZE", Type::kSize, "0", "0, or 4K to 16M", 0, 16 << 20, true,
      "bytes of a chunk, the unit in which large blocks travel; 0: chosen by the library"},
-    {"DEPTH", Type::kCount, "4", "2 to 64", 2, 64, true, "messages in flight between two ranks"},
+    {"DEPTH", Type::kCount, "16", "2 to 64", 2, 64, true, "messages in flight between two ranks"},
     {"SPIN", Type::kCount, "1000", "0 to 1000000", 0, 1e6, false,
      "polls before a waiting call yields its core, where each rank has one of its own"},
     {"ISA", Type::kChoice, "auto", "auto|avx512|avx2|portable", 0, 0, false,
