@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/base/hash.h"
+
 namespace hetccl {
 namespace {
 
@@ -121,12 +123,6 @@ Status check_overlap(const Call& call, int rank, const Extents& extents) {
                           ": sendbuff and recvbuff overlap in another way than in place");
 }
 
-uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2);
-  h *= 0xBF58476D1CE4E5B9ull;
-  return h ^ (h >> 31);
-}
-
 }  // namespace
 
 bool Call::reduces() const {
@@ -172,12 +168,13 @@ Status check_buffers(const Call& call, int rank, const Extents& extents) {
 }
 
 uint64_t hash_of(const Call& call, int ranks) {
-  uint64_t h = mix(static_cast<uint64_t>(call.collective) + 1, static_cast<uint64_t>(call.type));
-  h = mix(h, call.reduces() ? static_cast<uint64_t>(call.op) : 99);
-  h = mix(h, call.rooted() ? static_cast<uint64_t>(call.root) : 0);
-  if (call.counts == nullptr) return mix(h, call.count);
-  for (int r = 0; r < ranks; ++r) h = mix(h, call.counts[r]);
-  return mix(h, 1);
+  uint64_t h =
+      hash_mix(static_cast<uint64_t>(call.collective) + 1, static_cast<uint64_t>(call.type));
+  h = hash_mix(h, call.reduces() ? static_cast<uint64_t>(call.op) : 99);
+  h = hash_mix(h, call.rooted() ? static_cast<uint64_t>(call.root) : 0);
+  if (call.counts == nullptr) return hash_mix(h, call.count);
+  for (int r = 0; r < ranks; ++r) h = hash_mix(h, call.counts[r]);
+  return hash_mix(h, 1);
 }
 
 std::string text_of(const Call& call, int ranks) {

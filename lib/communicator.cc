@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
-#include "lib/base/packing.h"
 #include "lib/stream_call.h"
 
 namespace hetccl {
@@ -16,183 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kSharedMemoryChunk = 64
-                                      << 10;  // flat from 32 to 128 KiB: it lives in the L2 cache
-constexpr size_t kNetworkChunk = 256 << 10;   // a round trip costs less than its transfer
-constexpr size_t kPiece = 1 << 20;            // of a large all-reduce: what the L2 cache holds
-constexpr double kMismatchWait_s = 5;         // for the verdict of the control plane
-
-uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t h = a ^ (b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2));
-  h *= 0x94D049BB133111EBull;
-  return h ^ (h >> 29);
-}
-
-// The first trouble among the cards of all ranks.
-struct Trouble {
-  static void put(Packer* card, const Status& status) {
-    card->put<int32_t>(status.code()).put(status.message());
-  }
-  static Status take(Unpacker* card, int rank) {
-    const auto code = static_cast<hetcclResult_t>(card->get<int32_t>());
-    const std::string text = card->get_string();
-    if (code == hetcclSuccess) return {};
-    return {code, "rank " + std::to_string(rank) + ": " + text};
-  }
-};
+constexpr size_t kPiece = 1 << 20;     // of a large all-reduce: what the L2 cache holds
+constexpr double kMismatchWait_s = 5;  // for the verdict of the control plane
 
 }  // namespace
-
-Communicator::Communicator(std::shared_ptr<net::Session> session, net::GroupId id,
-                           std::vector<int> members, int rank, const Settings& settings)
-    : session_(std::move(session)),
-      id_(id),
-      members_(std::move(members)),
-      rank_(rank),
-      settings_(settings),
-      cache_(settings.plan_cache) {}
-
-Communicator::~Communicator() {
-  if (joined_) session_->leave(id_);
-}
-
-Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<net::Session> session,
-                                                           net::GroupId id,
-                                                           std::vector<int> members, int rank,
-                                                           const Settings& settings,
-                                                           const Status& trouble, bool agree) {
-  std::unique_ptr<Communicator> c(
-      new Communicator(std::move(session), id, std::move(members), rank, settings));
-  if (Status s = c->session_->join(id, c->members_, c.get()); !s.ok()) return s;
-  c->joined_ = true;
-  Status local = trouble;
-  if (agree) {
-    if (Status s = c->agree_on_settings(trouble); !s.ok()) return s;
-  }
-  if (Status s = c->connect(); !s.ok()) return s;
-  if (agree && rank == 0 && !c->settings_.record.empty()) {
-    c->record_.open(c->settings_.record, std::ios::app);
-    if (!c->record_) log::warn("cannot write the record of calls to " + c->settings_.record);
-  }
-  return c;
-}
-
-Clock::time_point Communicator::creation_deadline() const {
-  // Without a time-out a dead rank still ends the wait.
-  const double seconds = settings_.timeout_s > 0 ? settings_.timeout_s : 1e8;
-  return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-// Rank 0's values hold; rank 0 reports the difference, once.
-Status Communicator::agree_on_settings(const Status& trouble) {
-  const std::vector<std::string> mine = agreed_values(settings_);
-  Packer card;
-  Trouble::put(&card, trouble);
-  card.put<uint32_t>(HETCCL_VERSION);
-  for (const std::string& value : mine) card.put(value);
-  std::vector<std::string> cards;
-  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
-  if (!s.ok()) return s;
-  std::vector<std::string> decided;
-  for (int r = 0; r < ranks(); ++r) {
-    Unpacker u(cards[r]);
-    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
-    const auto version = u.get<uint32_t>();
-    if (version != HETCCL_VERSION) {
-      return invalid_usage("rank " + std::to_string(r) + " runs hetccl version " +
-                           std::to_string(version) + ", rank " + std::to_string(rank_) + " runs " +
-                           std::to_string(HETCCL_VERSION));
-    }
-    std::vector<std::string> theirs;
-    for (size_t k = 0; k < mine.size(); ++k) theirs.push_back(u.get_string());
-    if (!u.finished()) return internal_error("settings of rank " + std::to_string(r) + " garbled");
-    if (r == 0) decided = theirs;
-    for (size_t k = 0; k < mine.size() && rank_ == 0; ++k) {
-      if (theirs[k] == decided[k]) continue;
-      log::warn(agreed_name(k) + " is \"" + theirs[k] + "\" on rank " + std::to_string(r) +
-                " and \"" + decided[k] + "\" on rank 0; rank 0's value holds for all");
-    }
-  }
-  return adopt_agreed_values(decided, &settings_);
-}
-
-void Communicator::read_places() {
-  std::vector<std::string> known;
-  for (int member : members_) {
-    const std::string& where = session_->place(member).shared_memory;
-    auto found = std::find(known.begin(), known.end(), where);
-    model_.node_of.push_back(static_cast<int>(found - known.begin()));
-    if (found == known.end()) known.push_back(where);
-  }
-  one_node_ = known.size() == 1;
-  chunk_bytes_ = settings_.chunk_bytes != 0 ? settings_.chunk_bytes
-                 : one_node_                ? kSharedMemoryChunk
-                                            : kNetworkChunk;
-  const std::vector<int> node_of = model_.node_of;
-  model_ = coll::default_cost_model(node_of, chunk_bytes_);
-}
-
-Status Communicator::connect() {
-  read_places();
-  Status trouble;
-  if (auto forced = coll::Forced::parse(settings_.algo); forced.ok()) {
-    forced_ = *forced;
-  } else {
-    trouble = forced.status();
-  }
-  if (auto device = device::host_device(settings_.isa); device.ok()) {
-    device_ = *device;
-  } else {
-    trouble = device.status();
-  }
-  std::unique_ptr<net::LaneSetup> setup;
-  if (ranks() > 1 && trouble.ok()) {
-    auto fabric = Context::get().fabric(settings_);
-    if (!fabric.ok()) {
-      trouble = fabric.status();
-    } else {
-      auto opened = (*fabric)->open_lane(
-          ranks(), rank_, {chunk_bytes_, static_cast<unsigned>(settings_.depth), false});
-      if (opened.ok()) {
-        setup = std::move(*opened);
-      } else {
-        trouble = opened.status();
-      }
-    }
-  }
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  Packer card;
-  Trouble::put(&card, trouble);
-  card.put(cores).put(setup ? setup->card() : std::string());
-  std::vector<std::string> cards;
-  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
-  if (!s.ok()) return s;
-  const std::string& host = session_->place(members_[rank_]).host;
-  int ranks_here = 0;
-  std::vector<bool> shares(cards.size());
-  for (int r = 0; r < ranks(); ++r) {
-    Unpacker u(cards[r]);
-    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
-    const auto theirs = u.get<cpu_set_t>();
-    cards[r] = u.get_string();
-    if (!u.finished()) return internal_error("card of rank " + std::to_string(r) + " garbled");
-    shares[r] = model_.node_of[r] == model_.node_of[rank_];
-    if (session_->place(members_[r]).host != host) continue;
-    ++ranks_here;
-    CPU_OR(&cores, &cores, &theirs);
-  }
-  crowded_ = ranks_here > CPU_COUNT(&cores);
-  if (setup) {
-    auto lane = setup->connect(cards, shares);
-    if (!lane.ok()) return lane.status();
-    lane_ = std::move(*lane);
-  }
-  execution_ = std::make_unique<run::Execution>(lane_.get(), device_, ranks(),
-                                                static_cast<unsigned>(settings_.depth));
-  return {};
-}
 
 // ---- calls
 
@@ -215,7 +42,7 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   p->buffers.output = static_cast<std::byte*>(call.recv);
   p->sequence = ++sequence_;
   history_.add(p->sequence, call, *program);
-  if (settings_.check) p->signature = mix(program->hash, p->sequence) | 1;
+  if (settings_.check) p->signature = hash_mix(program->hash, p->sequence) | 1;
   if (record_.is_open()) record_call(call);
   return {};
 }
@@ -479,46 +306,6 @@ Status Communicator::mismatched() {
   session_->announce_failure(id_, s.code(), s.message());
   fail(s);
   return failure();
-}
-
-// ---- split
-
-Result<std::unique_ptr<Communicator>> Communicator::split(int64_t color, int64_t key,
-                                                          const Status& trouble, double timeout_s) {
-  std::lock_guard lock(mutex_);
-  if (Status s = usable(); !s.ok()) return s;
-  Packer card;
-  Trouble::put(&card, trouble);
-  card.put(color).put(key);
-  std::vector<std::string> cards;
-  Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
-  if (!s.ok()) return s;
-  struct Member {
-    int64_t key;
-    int rank;
-  };
-  std::vector<Member> chosen;
-  for (int r = 0; r < ranks(); ++r) {
-    Unpacker u(cards[r]);
-    if (Status t = Trouble::take(&u, r); !t.ok()) return t;
-    const auto their_color = u.get<int64_t>();
-    const auto their_key = u.get<int64_t>();
-    if (color >= 0 && their_color == color) chosen.push_back({their_key, r});
-  }
-  const uint64_t child = ++children_;
-  if (color < 0) return std::unique_ptr<Communicator>();
-  std::stable_sort(chosen.begin(), chosen.end(),
-                   [](const Member& a, const Member& b) { return a.key < b.key; });
-  std::vector<int> members;
-  int rank = -1;
-  for (const Member& m : chosen) {
-    if (m.rank == rank_) rank = static_cast<int>(members.size());
-    members.push_back(members_[m.rank]);
-  }
-  Settings settings = settings_;
-  if (timeout_s >= 0) settings.timeout_s = timeout_s;
-  const net::GroupId id = mix(mix(id_, child), static_cast<uint64_t>(color));
-  return create(session_, id, std::move(members), rank, settings, {}, false);
 }
 
 // ---- ending
