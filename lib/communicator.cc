@@ -111,8 +111,9 @@ size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
 void Communicator::record_call(const Call& call) {
   if (call.counts != nullptr) record_ << "# ";  // replay knows no lists of counts
   record_ << coll::name_of(call.collective) << ' ' << call.count << ' ' << name_of(call.type) << ' '
-          << (call.reduces() ? name_of(call.op) : "-") << '\n'
-          << std::flush;
+          << (call.reduces() ? name_of(call.op) : "-");
+  if (call.rooted()) record_ << ' ' << call.root;
+  record_ << std::endl;
 }
 
 Status Communicator::call(const Call& call) {
