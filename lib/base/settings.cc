@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <variant>
@@ -222,6 +223,8 @@ Result<Settings> load_settings() {
   }
   return settings;
 }
+
+bool is_set_in_environment(const char* name) { return std::getenv(name) != nullptr; }
 
 std::string nearest_setting(std::string_view name) {
   const SettingRow* best = kRows;

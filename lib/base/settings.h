@@ -56,6 +56,9 @@ Result<Settings> parse_settings(std::span<const std::string> environment,
 // From this process's environment; warns once a process about each unknown name.
 Result<Settings> load_settings();
 
+// Whether another library's variable is set by the user, whose choice then wins over ours.
+bool is_set_in_environment(const char* name);
+
 // The known setting nearest to a misspelt name, "HETCCL_TIMEOUT".
 std::string nearest_setting(std::string_view name);
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lib/base/log.h"
+#include "lib/base/settings.h"
 #include "lib/net/signals.h"
 
 namespace hetccl::net {
@@ -63,12 +64,13 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::create(const WorkerOptions& option
   if (options.segment_bytes != 0) {
     // The tables of UCX's transports are matched without their prefix; only TCP has these names.
     std::string bytes = std::to_string(options.segment_bytes);
-    modify(config, "TX_SEG_SIZE", bytes);
-    modify(config, "RX_SEG_SIZE", bytes);
+    if (!is_set_in_environment("UCX_TCP_TX_SEG_SIZE")) modify(config, "TX_SEG_SIZE", bytes);
+    if (!is_set_in_environment("UCX_TCP_RX_SEG_SIZE")) modify(config, "RX_SEG_SIZE", bytes);
   }
   // System V memory is removed with its last user; a file in /dev/shm would outlive a killed
-  // process.
+  // process, and may not fit there.
   modify(config, "ALLOC_PRIO", "md:sysv,mmap,heap");
+  if (!is_set_in_environment("UCX_TLS")) modify(config, "TLS", "^posix");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM;
