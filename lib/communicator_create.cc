@@ -54,7 +54,6 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<net::
       new Communicator(std::move(session), id, std::move(members), rank, settings));
   if (Status s = c->session_->join(id, c->members_, c.get()); !s.ok()) return s;
   c->joined_ = true;
-  Status local = trouble;
   if (agree) {
     if (Status s = c->agree_on_settings(trouble); !s.ok()) return s;
   }
@@ -107,17 +106,17 @@ Status Communicator::agree_on_settings(const Status& trouble) {
 
 void Communicator::read_places() {
   std::vector<std::string> known;
+  std::vector<int> node_of;
   for (int member : members_) {
     const std::string& where = session_->place(member).shared_memory;
     auto found = std::find(known.begin(), known.end(), where);
-    model_.node_of.push_back(static_cast<int>(found - known.begin()));
+    node_of.push_back(static_cast<int>(found - known.begin()));
     if (found == known.end()) known.push_back(where);
   }
   one_node_ = known.size() == 1;
   chunk_bytes_ = settings_.chunk_bytes != 0 ? settings_.chunk_bytes
                  : one_node_                ? kSharedMemoryChunk
                                             : kNetworkChunk;
-  const std::vector<int> node_of = model_.node_of;
   model_ = coll::default_cost_model(node_of, chunk_bytes_);
 }
 
@@ -140,8 +139,8 @@ Status Communicator::connect() {
     if (!fabric.ok()) {
       trouble = fabric.status();
     } else {
-      auto opened = (*fabric)->open_lane(
-          ranks(), rank_, {chunk_bytes_, static_cast<unsigned>(settings_.depth), false});
+      auto opened = (*fabric)->open_lane(ranks(), rank_,
+                                         {chunk_bytes_, static_cast<unsigned>(settings_.depth)});
       if (opened.ok()) {
         setup = std::move(*opened);
       } else {

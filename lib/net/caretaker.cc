@@ -1,12 +1,11 @@
 #include "lib/net/caretaker.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <mutex>
-#include <thread>
+
+#include "lib/base/thread.h"
 
 namespace hetccl::net {
 namespace {
@@ -18,15 +17,10 @@ constexpr int kEagerRounds = 100;  // of a flush, before it takes its time
 }  // namespace
 
 Caretaker::Caretaker(UcxWorker* worker) : worker_(worker) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  start_detached_thread("hetccl-network", [this] { run(); });
 }
 
 void Caretaker::run() {
-  pthread_setname_np(pthread_self(), "hetccl-network");
   uint32_t flushed = 0;
   int idle = 0;
   for (;;) {

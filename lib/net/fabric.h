@@ -22,7 +22,6 @@ struct FabricOptions {
 struct LaneOptions {
   size_t chunk_bytes;  // largest message; equal on all ranks
   unsigned depth;      // messages in flight a pair; equal on all ranks
-  bool more_ranks_than_cores;
 };
 
 // A lane being made: its card goes to all ranks, theirs come back.

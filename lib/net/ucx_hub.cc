@@ -76,18 +76,23 @@ void UcxHub::accept_messages() {
 }
 
 // A message for a lane that is gone is nobody's any more.
+AmPair* UcxHub::addressee(uint32_t lane, uint32_t source) {
+  auto inbox = inboxes_.find(lane);
+  if (inbox == inboxes_.end() || source >= static_cast<uint32_t>(inbox->second->ranks())) {
+    return nullptr;
+  }
+  return inbox->second->pair(static_cast<int>(source));
+}
+
 ucs_status_t UcxHub::on_message(void* hub, const void* header, size_t header_bytes, void* data,
                                 size_t bytes, const ucp_am_recv_param_t* param) {
   AmHeader message;
   if (header_bytes != sizeof(message)) return UCS_OK;
   std::memcpy(&message, header, sizeof(message));
-  auto& inboxes = static_cast<UcxHub*>(hub)->inboxes_;
-  auto inbox = inboxes.find(message.lane);
-  if (inbox == inboxes.end()) return UCS_OK;
-  if (message.source >= static_cast<uint32_t>(inbox->second->ranks())) return UCS_OK;
+  AmPair* pair = static_cast<UcxHub*>(hub)->addressee(message.lane, message.source);
+  if (pair == nullptr) return UCS_OK;
   bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  return inbox->second->pair(static_cast<int>(message.source))
-      ->on_message(message, data, bytes, rendezvous);
+  return pair->on_message(message, data, bytes, rendezvous);
 }
 
 ucs_status_t UcxHub::on_acknowledge(void* hub, const void* header, size_t header_bytes, void*,
@@ -95,11 +100,9 @@ ucs_status_t UcxHub::on_acknowledge(void* hub, const void* header, size_t header
   AmAcknowledgement message;
   if (header_bytes != sizeof(message)) return UCS_OK;
   std::memcpy(&message, header, sizeof(message));
-  auto& inboxes = static_cast<UcxHub*>(hub)->inboxes_;
-  auto inbox = inboxes.find(message.lane);
-  if (inbox == inboxes.end()) return UCS_OK;
-  if (message.source >= static_cast<uint32_t>(inbox->second->ranks())) return UCS_OK;
-  inbox->second->pair(static_cast<int>(message.source))->on_acknowledge(message.released);
+  AmPair* pair = static_cast<UcxHub*>(hub)->addressee(message.lane, message.source);
+  if (pair == nullptr) return UCS_OK;
+  pair->on_acknowledge(message.released);
   return UCS_OK;
 }
 

@@ -68,6 +68,7 @@ class UcxHub {
  private:
   UcxHub() = default;
   void accept_messages();
+  AmPair* addressee(uint32_t lane, uint32_t source);
   void cut_busy(UcxInbox* inbox);
   bool drain(UcxInbox* inbox, std::chrono::milliseconds limit);
   static ucs_status_t on_message(void* hub, const void* header, size_t header_bytes, void* data,

@@ -1,21 +1,15 @@
 #include "lib/run/progress_thread.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <thread>
+
+#include "lib/base/thread.h"
 
 namespace hetccl::run {
 
 ProgressThread::ProgressThread() {
-  // The host program's signals are not this thread's business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { run(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  start_detached_thread("hetccl-progress", [this] { run(); });
 }
 
 void ProgressThread::submit(Task* task) {
@@ -28,7 +22,6 @@ void ProgressThread::submit(Task* task) {
 }
 
 void ProgressThread::run() {
-  pthread_setname_np(pthread_self(), "hetccl-progress");
   for (;;) {
     if (active_.empty()) wait_for_work();
     {

@@ -29,8 +29,8 @@ class FabricNetwork final : public ContractNetwork {
     auto setups = std::make_shared<std::vector<std::unique_ptr<LaneSetup>>>();
     std::vector<std::string> cards;
     for (int rank = 0; rank < ranks; ++rank) {
-      setups->push_back(value(
-          fabric_->open_lane(ranks, rank, LaneOptions{options.chunk_bytes, options.depth, true})));
+      setups->push_back(
+          value(fabric_->open_lane(ranks, rank, LaneOptions{options.chunk_bytes, options.depth})));
       cards.push_back(setups->back()->card());
     }
     std::vector<bool> shares(ranks, local_);

@@ -130,7 +130,7 @@ void lanes_come_and_go(Fabric* fabric, bool shared) {
     std::vector<std::unique_ptr<LaneSetup>> setups;
     std::vector<std::string> cards;
     for (int rank = 0; rank < 2; ++rank) {
-      auto setup = fabric->open_lane(2, rank, LaneOptions{4096, 2, true});
+      auto setup = fabric->open_lane(2, rank, LaneOptions{4096, 2});
       ASSERT_TRUE(setup.ok());
       cards.push_back((*setup)->card());
       Location region = read_card(cards.back())->region;
@@ -165,10 +165,10 @@ TEST(Fabric, TheMemoryOfLanesIsUsedAgain) {
 TEST(Fabric, LanesThatDoNotFitTogetherAreRefused) {
   auto fabric = Fabric::create(FabricOptions{.interfaces = "", .segment_bytes = 0, .put = "yes"});
   ASSERT_TRUE(fabric.ok());
-  EXPECT_FALSE((*fabric)->open_lane(2, 2, LaneOptions{4096, 2, true}).ok());
-  EXPECT_FALSE((*fabric)->open_lane(2, 0, LaneOptions{4096, 0, true}).ok());
-  auto one = (*fabric)->open_lane(2, 0, LaneOptions{4096, 2, true});
-  auto two = (*fabric)->open_lane(2, 1, LaneOptions{8192, 2, true});
+  EXPECT_FALSE((*fabric)->open_lane(2, 2, LaneOptions{4096, 2}).ok());
+  EXPECT_FALSE((*fabric)->open_lane(2, 0, LaneOptions{4096, 0}).ok());
+  auto one = (*fabric)->open_lane(2, 0, LaneOptions{4096, 2});
+  auto two = (*fabric)->open_lane(2, 1, LaneOptions{8192, 2});
   ASSERT_TRUE(one.ok() && two.ok());
   auto lane = (*one)->connect({(*one)->card(), (*two)->card()}, {true, true});
   EXPECT_EQ(lane.status().code(), hetcclInvalidUsage);

@@ -259,7 +259,7 @@ TEST_P(LaneProcesses, AllToAllOfRandomMessages) {
   run_ranks(GetParam().node, [](Rank& self) {
     constexpr size_t kChunk = 48 * 1024;
     for (int lane = 0; lane < 3; ++lane) {
-      self.open(GetParam().put, LaneOptions{kChunk, 4, true});
+      self.open(GetParam().put, LaneOptions{kChunk, 4});
       all_to_all(self, 60, kChunk, lane == 1);
       self.lane = nullptr;
     }
@@ -269,7 +269,7 @@ TEST_P(LaneProcesses, AllToAllOfRandomMessages) {
 
 TEST_P(LaneProcesses, EachPairSaysWhatCarriesIt) {
   run_ranks(GetParam().node, [](Rank& self) {
-    self.open(GetParam().put, LaneOptions{4096, 2, true});
+    self.open(GetParam().put, LaneOptions{4096, 2});
     for (int peer = 0; peer < self.ranks; ++peer) {
       std::string text = self.lane->describe(peer);
       bool local = self.node[peer] == self.node[self.rank];
@@ -300,7 +300,7 @@ TEST(LaneFailure, ADeadPeerOfAnotherNodeIsARemoteError) {
   run_ranks(
       {0, 1},
       [](Rank& self) {
-        self.open("no", LaneOptions{4096, 2, true});
+        self.open("no", LaneOptions{4096, 2});
         all_to_all(self, 3, 4096, false);
         if (self.rank == 1) kill(getpid(), SIGKILL);
         auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -324,7 +324,7 @@ TEST(LaneFailure, ADeadPeerOfAnotherNodeIsARemoteError) {
 TEST(LaneFailure, ALaneCanGoWithMessagesUnderWay) {
   run_ranks({0, 1}, [](Rank& self) {
     constexpr size_t kChunk = size_t{1} << 20;
-    self.open("no", LaneOptions{kChunk, 4, true});
+    self.open("no", LaneOptions{kChunk, 4});
     all_to_all(self, 2, 4096, false);
     if (self.rank == 0) {
       std::vector<std::byte> data(kChunk);
@@ -345,7 +345,7 @@ TEST(Signals, TheHostsHandlersSurvive) {
     struct sigaction mine {};
     mine.sa_handler = [](int) { _exit(42); };
     sigaction(SIGSEGV, &mine, nullptr);
-    self.open("auto", LaneOptions{4096, 2, true});
+    self.open("auto", LaneOptions{4096, 2});
     struct sigaction now {};
     sigaction(SIGSEGV, nullptr, &now);
     self.require(now.sa_handler == mine.sa_handler, "SIGSEGV was taken");
