@@ -57,6 +57,7 @@ class SimNetwork {
   int ranks() const { return ranks_; }
 
   bool try_send(int from, int to, std::span<const Piece> pieces, Envelope envelope, bool stable);
+  uint64_t sends_accepted(int from, int to);
   uint64_t sends_done(int from, int to);
   bool try_announce(int from, int to, std::byte* destination, size_t bytes);
   bool try_receive(int from, int to, unsigned ahead, Received* message);
@@ -193,6 +194,12 @@ bool SimNetwork::advance(SimStream* s) {
   return moved;
 }
 
+uint64_t SimNetwork::sends_accepted(int from, int to) {
+  std::lock_guard lock(mutex_);
+  const SimStream& s = stream(from, to);
+  return s.acknowledged + s.in_use.size();
+}
+
 uint64_t SimNetwork::sends_done(int from, int to) {
   std::lock_guard lock(mutex_);
   const SimStream& s = stream(from, to);
@@ -268,6 +275,7 @@ class SimLane final : public Lane {
     }
     return network_->try_send(rank_, peer, pieces, envelope, stable);
   }
+  uint64_t sends_accepted(int peer) override { return network_->sends_accepted(rank_, peer); }
   uint64_t sends_done(int peer) override { return network_->sends_done(rank_, peer); }
   bool wants_announcements(int) const override { return true; }
   bool try_announce(int peer, std::byte* destination, size_t bytes) override {

@@ -47,6 +47,7 @@ class AmPair final : public NetPair {
 
   bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                 bool stable) override;
+  uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
   bool try_announce(std::byte* destination, size_t bytes) override;
   bool try_receive(unsigned ahead, Received* message) override;

@@ -19,7 +19,7 @@ size_t elements_of(std::span<const Program::Piece> pieces) {
 }  // namespace
 
 Execution::Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead)
-    : lane_(lane), device_(device), ahead_(ahead), sent_(static_cast<size_t>(ranks), 0) {
+    : lane_(lane), device_(device), ahead_(ahead) {
   for (int peer = 0; lane != nullptr && peer < ranks; ++peer) {
     announces_.push_back(lane->wants_announcements(peer));
   }
@@ -78,7 +78,7 @@ bool Execution::advance_send(uint32_t index) {
         states_[step.previous].issued < program_->steps()[step.previous].chunks) {
       return false;
     }
-    state.base = sent_[peer];
+    state.base = lane_->sends_accepted(peer);
   }
   bool moved = false;
   const std::byte* source = source_of(step.step.buffer);
@@ -88,7 +88,6 @@ bool Execution::advance_send(uint32_t index) {
     for (const auto& p : program_->pieces(step, state.issued, &pieces_))
       wire_.push_back({source + p.offset * width, p.count * width});
     if (!lane_->try_send(peer, wire_, {signature_}, program_->shape().unbuffered)) break;
-    ++sent_[peer];
     ++state.issued;
     moved = true;
   }

@@ -30,7 +30,8 @@ class Execution {
  public:
   enum class Outcome { kIdle, kMoved, kDone, kMismatch };
 
-  // `lane` may be null for one rank. `ahead`: receives announced before their turn.
+  // `lane` may be null for one rank; others may use it between two programs. `ahead`: receives
+  // announced before their turn.
   Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead);
 
   // `program` stays alive until kDone or abandon(). `signature` of 0 compares lengths only.
@@ -75,7 +76,6 @@ class Execution {
   std::vector<bool> announces_;  // to each peer: whether its lane wants announcements
   std::vector<State> states_;
   std::vector<uint32_t> announced_;      // of each operand of the plan
-  std::vector<uint64_t> sent_;           // messages to each peer, over the life of the lane
   std::vector<net::Received> messages_;  // of the operands of the chunk at hand
   std::vector<Program::Piece> pieces_, operand_pieces_;
   std::vector<net::Piece> wire_;

@@ -1,0 +1,112 @@
+// A lane for buffers in device memory, over a lane that knows host memory only. What is sent is
+// copied out to a staging block in the background and then given to the lane below; what arrives is
+// copied in, to its announced destination or to a slot in device memory. Chunks overlap: while one
+// travels, the next is copied out and the one before is copied in and reduced.
+//
+// A message received here has device memory as its data, readable by what the port is given from
+// then on, not by the processor. Messages on the wire are those of the lane below: a peer's memory
+// makes no difference.
+//
+// Thread rule: as Lane. The lane below is used through this one until idle() again.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "lib/net/lane.h"
+#include "lib/run/port.h"
+#include "lib/run/staging_pool.h"
+
+namespace hetccl::run {
+
+class StagingLane final : public net::Lane {
+ public:
+  StagingLane(net::Lane* below, Port* port, StagingPool* pool, int ranks, size_t depth);
+  ~StagingLane() override;
+
+  size_t max_message() const override { return below_->max_message(); }
+  bool try_send(int peer, std::span<const net::Piece> pieces, net::Envelope envelope,
+                bool stable) override;
+  uint64_t sends_accepted(int peer) override { return peers_[peer].accepted; }
+  uint64_t sends_done(int peer) override { return peers_[peer].done; }
+  bool try_announce(int peer, std::byte* destination, size_t bytes) override;
+  bool wants_announcements(int) const override { return true; }
+  bool try_receive(int peer, unsigned ahead, net::Received* message) override;
+  void release(int peer) override;
+  Result<bool> progress() override;
+  bool quiet() override { return idle() && below_->quiet(); }
+  std::string describe(int peer) const override;
+
+  // Nothing of this lane is under way on this rank.
+  bool idle() const { return active_.empty(); }
+
+ private:
+  struct Outgoing {
+    std::vector<Port::Part> parts;
+    size_t bytes = 0;
+    net::Envelope envelope{};
+    bool stable = false;
+    Port::Mark after;  // the data are there
+    std::byte* block = nullptr;
+    Port::Mark copied;
+    bool staged = false;  // block and mark are set; without bytes there is no block
+  };
+  struct Lent {
+    std::byte* block;
+    size_t bytes;
+    uint64_t number;  // of the message below
+  };
+  struct Incoming {
+    std::byte* place = nullptr;  // as announced; may be null
+    size_t bytes = 0;
+    Port::Mark after;            // the place may be written
+    std::byte* block = nullptr;  // announced below
+    // Once the message has come:
+    std::byte* data = nullptr;
+    bool in_slot = false;
+    Port::Mark landed;
+    bool waited = false;  // the port's work waits for it
+    uint64_t signature = 0;
+  };
+  // A block that a copy into the device reads.
+  struct Landing {
+    std::byte* block;
+    size_t bytes;
+    Port::Mark read;
+  };
+  struct Peer {
+    std::deque<Outgoing> out;
+    std::deque<Lent> lent;
+    std::deque<Incoming> in;
+    size_t come = 0;              // of `in`
+    std::deque<Port::Mark> held;  // messages below that are not released: when they have been read
+    std::deque<Landing> landing;
+    uint64_t accepted = 0, done = 0;
+    bool stuck = false;  // the lane below had no credit
+    bool active = false;
+  };
+
+  void activate(int peer);
+  bool stage(Outgoing* message);
+  bool hand_over(int peer);
+  bool take_messages(int peer);
+  bool land(Peer* peer, Incoming* expected, const net::Received& message);
+  void copy_in(Peer* peer, Incoming* expected, const net::Received& message,
+               const Port::Mark& after);
+  bool stage_waiting(Peer* peer);
+  bool release_read(int peer);
+  bool take_back_lent(int peer);
+  void revoke(Peer* peer);
+  void set_starving(bool starving);
+
+  net::Lane* const below_;
+  Port* const port_;
+  StagingPool* const pool_;
+  const size_t depth_;
+  std::vector<Peer> peers_;
+  std::vector<int> active_;
+  bool starving_ = false;  // as the pool knows
+  bool wanting_ = false;   // in this round of progress()
+};
+
+}  // namespace hetccl::run
