@@ -7,6 +7,7 @@
 
 #include "lib/communicator.h"
 #include "lib/context.h"
+#include "lib/device_tools.h"
 #include "lib/handle.h"
 #include "lib/stream.h"
 
@@ -61,10 +62,14 @@ Status apply_config(const hetcclConfig_t* config, Settings* settings) {
   if (config->size != sizeof(hetcclConfig_t) || config->version != HETCCL_CONFIG_VERSION) {
     return invalid_argument("the config was not filled by HETCCL_CONFIG_INITIALIZER");
   }
-  if (config->device_kind > hetcclMemoryHost) {
+  if (config->device_kind > hetcclMemorySimHip || config->device_kind < -1 || config->device < -1) {
     return invalid_argument("config.device_kind " + std::to_string(config->device_kind) +
-                            ": this build serves host memory only");
+                            ", config.device " + std::to_string(config->device) +
+                            ": the kind is a hetcclMemoryKind_t, the device an ordinal, and -1 "
+                            "leaves either to the library");
   }
+  settings->device_kind = config->device_kind;
+  settings->device = config->device;
   if (config->timeout_s >= 0) settings->timeout_s = config->timeout_s;
   if (config->node != nullptr) settings->node = config->node;
   return {};
@@ -77,7 +82,7 @@ Status make_root(hetcclComm_t* comm, int nranks, int rank, const hetccl::net::Al
   if (!session.ok()) return trouble.ok() ? session.status() : trouble;
   std::vector<int> members;
   for (int r = 0; r < nranks; ++r) members.push_back(r);
-  auto made = Communicator::create(*session, 1, members, rank, settings, trouble, true);
+  auto made = Communicator::create(*session, 1, members, rank, settings, trouble, {});
   if (!made.ok()) return made.status();
   if (config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
   *comm = make_handle(std::move(*made));
@@ -112,11 +117,7 @@ Status check_ranks(const void* comm, int nranks, int rank) {
 
 Status run_call(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
   if (stream == nullptr) return comm->communicator->call(call);
-  if (!Context::get().has_stream(stream)) {
-    return invalid_argument(
-        "the stream was not made by hetcclStreamCreate, and the communicator has no device whose "
-        "stream it could be");
-  }
+  if (!Context::get().has_stream(stream)) return comm->communicator->call_native(call, stream);
   return comm->communicator->call(call, static_cast<Stream*>(stream));
 }
 
@@ -244,8 +245,11 @@ hetcclResult_t hetcclCommSplit(hetcclComm_t comm, int64_t color, int64_t key, he
     if (newcomm == nullptr) return invalid_argument("the pointer to the new communicator is NULL");
     Settings unused;
     const Status trouble = apply_config(config, &unused);
-    const double timeout_s = trouble.ok() && config != nullptr ? config->timeout_s : -1;
-    auto made = comm->communicator->split(color, key, trouble, timeout_s);
+    Communicator::SplitConfig own;
+    if (trouble.ok() && config != nullptr) {
+      own = {config->timeout_s, config->device_kind, config->device};
+    }
+    auto made = comm->communicator->split(color, key, trouble, own);
     if (!made.ok()) return made.status();
     if (*made && config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
     *newcomm = *made ? make_handle(std::move(*made)) : nullptr;
@@ -432,10 +436,7 @@ hetcclResult_t hetcclStreamDestroy(hetcclStream_t stream) {
 hetcclResult_t hetcclMemAlloc(void** ptr, size_t bytes, hetcclMemoryKind_t kind) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return invalid_argument("the pointer to the memory is NULL");
-    if (kind != hetcclMemoryHost) {
-      return invalid_argument("memory kind " + std::to_string(kind) +
-                              " is not built in; there is hetcclMemoryHost");
-    }
+    if (kind != hetcclMemoryHost) return hetccl::allocate_on_device(kind, -1, bytes, ptr);
     auto settings = hetccl::load_settings();
     if (!settings.ok()) return settings.status();
     auto fabric = Context::get().fabric(*settings);
@@ -450,6 +451,10 @@ hetcclResult_t hetcclMemAlloc(void** ptr, size_t bytes, hetcclMemoryKind_t kind)
 hetcclResult_t hetcclMemFree(void* ptr) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return {};
+    hetccl::device::Memory memory;
+    auto owner = hetccl::device::owner_of(ptr, &memory);
+    if (!owner.ok()) return owner.status();
+    if (*owner != nullptr) return (*owner)->free(ptr);
     auto settings = hetccl::load_settings();
     if (!settings.ok()) return settings.status();
     auto fabric = Context::get().fabric(*settings);

@@ -35,6 +35,15 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   if (!found.ok()) return found.status();
   const CachedProgram* const program = (*found)->get();
   if (Status s = check_buffers(call, rank_, program->extents); !s.ok()) return s;
+  if (device::any_loaded()) {
+    const Result<Where> where = locate(call, program->extents);
+    if (!where.ok()) return where.status();
+    p->where = *where;
+    if (!where->host()) {
+      p->call = call;
+      p->call.counts = p->call.displacements = nullptr;
+    }
+  }
   p->program = program;
   if (keep) p->kept = **found;
   last_algorithm_.store(program->algorithm, std::memory_order_relaxed);
@@ -103,7 +112,9 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
 
 // Within a node, the results of a large all-reduce would leave the cache before they are passed on.
 size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
-  if (call.collective != coll::Collective::kAllReduce || !one_node_) return 0;
+  if (call.collective != coll::Collective::kAllReduce || !one_node_ || has_devices()) {
+    return 0;
+  }
   const size_t piece = kPiece / size_of(call.type) / 64 * 64;
   return extents.total_elements > piece ? piece : 0;
 }
@@ -142,6 +153,36 @@ Status Communicator::call(const Call& call, Stream* stream) {
   return {};
 }
 
+Status Communicator::call_native(const Call& call, hetcclStream_t stream) {
+  std::unique_lock lock(mutex_);
+  device::Accelerator* accelerator = accelerator_;
+  if (accelerator == nullptr) {
+    const Result<Extents> extents = check_arguments(call, ranks(), rank_);
+    if (!extents.ok()) return extents.status();
+    const Result<Where> where = locate(call, *extents);
+    if (!where.ok()) return where.status();
+    accelerator = where->any();
+  }
+  if (accelerator == nullptr) {
+    return invalid_argument(
+        "the stream was not made by hetcclStreamCreate, and neither the communicator nor the "
+        "buffers have a device whose stream it could be");
+  }
+  Result<NativeTurn> turn = NativeTurn::take(accelerator, stream);
+  if (!turn.ok()) return turn.status();
+  Prepared prepared;
+  if (Status s = prepare(call, true, &prepared); !s.ok()) return s;
+  if (!turn->waits_for_us()) {
+    // The device cannot keep the stream waiting, so the caller waits.
+    StreamCall waiting(this, std::move(prepared), nullptr, std::move(*turn));
+    enqueue(&waiting);
+    lock.unlock();
+    return waiting.wait();
+  }
+  enqueue(new StreamCall(this, std::move(prepared), nullptr, std::move(*turn)));
+  return {};
+}
+
 void Communicator::enqueue(StreamCall* call) {
   {
     std::lock_guard lock(queue_mutex_);
@@ -173,24 +214,36 @@ Status Communicator::begin(const Prepared& prepared) {
   current_signature_ = prepared.signature;
   current_ = prepared.program;
   buffers_ = prepared.buffers;
-  const run::Program& program = current_->program;
-  if (program.work_bytes() != 0) buffers_.work = work_.reserve(program.work_bytes());
-  if (program.temp_bytes() != 0) buffers_.temp = temp_.reserve(program.temp_bytes());
-  if ((program.work_bytes() != 0 && buffers_.work == nullptr) ||
-      (program.temp_bytes() != 0 && buffers_.temp == nullptr)) {
+  with_device_ = !prepared.where.host();
+  Status s;
+  if (with_device_) s = device_run_->begin(prepared.where, prepared.call, *current_, &buffers_);
+  executing_ = with_device_ ? device_run_->execution() : execution_.get();
+  over_ = with_device_ ? device_run_->lane() : lane_.get();
+  if (s.ok() && executing_ == execution_.get()) s = reserve_scratch();
+  if (!s.ok()) {
     // The others already count on this rank, so the communicator cannot go on.
-    Status s = system_error("out of memory for " +
-                            std::to_string(program.work_bytes() + program.temp_bytes()) +
-                            " bytes of partial results");
-    session_->announce_failure(id_, s.code(), "rank " + std::to_string(rank_) + ": " + s.message());
-    fail(s);
-    return s;
+    broken(s);
+    return failure();
   }
   begun_ = 0;
-  start_piece();
+  phase_ = with_device_ ? Phase::kCopyingIn : Phase::kRunning;
+  if (!with_device_) start_piece();
   idle_rounds_ = 0;
   next_comparison_s_ = 1;
   return {};
+}
+
+Status Communicator::reserve_scratch() {
+  const run::Program& program = current_->program;
+  if (program.work_bytes() != 0) buffers_.work = work_.reserve(program.work_bytes());
+  if (program.temp_bytes() != 0) buffers_.temp = temp_.reserve(program.temp_bytes());
+  if ((program.work_bytes() == 0 || buffers_.work != nullptr) &&
+      (program.temp_bytes() == 0 || buffers_.temp != nullptr)) {
+    return {};
+  }
+  return system_error("out of memory for " +
+                      std::to_string(program.work_bytes() + program.temp_bytes()) +
+                      " bytes of partial results");
 }
 
 void Communicator::start_piece() {
@@ -202,16 +255,22 @@ void Communicator::start_piece() {
     at.input += skip;
     at.output += skip;
   }
-  execution_->start(last ? *current_->last : current_->program, at, current_signature_);
+  executing_->start(last ? *current_->last : current_->program, at, current_signature_);
   begun_ += current_->piece == 0 ? left : std::min(left, current_->piece);
 }
 
 Communicator::Turn Communicator::step(Status* status) {
+  if (phase_ != Phase::kRunning) return step_copies(status);
   // What has arrived counts, even if its sender is gone by now.
-  switch (execution_->poll()) {
+  switch (executing_->poll()) {
     case run::Execution::Outcome::kDone:
-      if (begun_ == current_->extents.total_elements) return Turn::kDone;
-      start_piece();
+      if (begun_ != current_->extents.total_elements) {
+        start_piece();
+      } else if (with_device_) {
+        phase_ = Phase::kFinishing;
+      } else {
+        return Turn::kDone;
+      }
       return Turn::kMoved;
     case run::Execution::Outcome::kMismatch:
       *status = mismatched();
@@ -222,16 +281,37 @@ Communicator::Turn Communicator::step(Status* status) {
     case run::Execution::Outcome::kIdle:
       break;
   }
+  return idle_round(status);
+}
+
+// What a device does before the first step and after the last.
+Communicator::Turn Communicator::step_copies(Status* status) {
+  const bool before = phase_ == Phase::kCopyingIn;
+  const Result<bool> ready = before ? device_run_->prepared() : device_run_->finished();
+  if (!ready.ok()) {
+    broken(ready.status());
+    *status = failure();
+    return Turn::kDone;
+  }
+  if (!*ready) return idle_round(status);
+  if (!before) return Turn::kDone;
+  phase_ = Phase::kRunning;
+  start_piece();
+  return Turn::kMoved;
+}
+
+Communicator::Turn Communicator::idle_round(Status* status) {
   if (failed_.load(std::memory_order_acquire)) {
     *status = failure();
     return Turn::kDone;
   }
-  if (Result<bool> moved = lane_->progress(); !moved.ok()) {
-    session_->announce_failure(id_, moved.status().code(), moved.status().message());
-    fail(moved.status());
-    return Turn::kIdle;  // the next step ends the call
-  } else if (*moved) {
-    return Turn::kMoved;
+  if (over_ != nullptr) {
+    if (Result<bool> moved = over_->progress(); !moved.ok()) {
+      broken(moved.status());
+      return Turn::kIdle;  // the next step ends the call
+    } else if (*moved) {
+      return Turn::kMoved;
+    }
   }
   if (++idle_rounds_ % 64 == 0) {
     if (Status s = check_wait(); !s.ok()) fail(s);
@@ -239,14 +319,20 @@ Communicator::Turn Communicator::step(Status* status) {
   return Turn::kIdle;
 }
 
+void Communicator::broken(const Status& why) {
+  session_->announce_failure(id_, why.code(),
+                             "rank " + std::to_string(rank_) + ": " + why.message());
+  fail(why);
+}
+
 // After an error nothing may touch the caller's buffers any more: the lane ends at once.
 void Communicator::end_call(const Status& status) {
-  if (!lane_) return;
   if (status.ok()) {
-    lane_->pause();
+    if (lane_) lane_->pause();
   } else {
     execution_->abandon();
     lane_.reset();
+    if (device_run_) device_run_->abandon();
   }
 }
 

@@ -20,6 +20,7 @@
 #include "lib/call_history.h"
 #include "lib/coll/select.h"
 #include "lib/context.h"
+#include "lib/device_run.h"
 #include "lib/net/control.h"
 #include "lib/program_cache.h"
 #include "lib/run/execution.h"
@@ -28,14 +29,22 @@
 
 namespace hetccl {
 
+// What a rank's device is, as all ranks know it.
+struct DeviceCard {
+  int kind = hetcclMemoryHost;
+  std::string description;  // "" of the host
+};
+
 class Communicator final : public net::GroupListener {
  public:
   // Collective over `members`, session ranks in the order of their ranks here. `trouble`: what made
-  // this rank's settings or arguments bad; all ranks then fail with it.
+  // this rank's settings or arguments bad; all ranks then fail with it. `devices`: of all members,
+  // where their settings are agreed on already; empty: both are exchanged now.
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<net::Session> session,
                                                       net::GroupId id, std::vector<int> members,
                                                       int rank, const Settings& settings,
-                                                      const Status& trouble, bool agree);
+                                                      const Status& trouble,
+                                                      std::vector<DeviceCard> devices);
   ~Communicator() override;
 
   int ranks() const { return static_cast<int>(members_.size()); }
@@ -45,9 +54,16 @@ class Communicator final : public net::GroupListener {
   Status call(const Call& call);
   // Ordered in `stream`; returns at once.
   Status call(const Call& call, Stream* stream);
+  // Ordered in a native stream of the communicator's device, or where it has none of the buffers'.
+  Status call_native(const Call& call, hetcclStream_t stream);
 
+  // What the new communicator has of its own; negative: as this one.
+  struct SplitConfig {
+    double timeout_s = -1;
+    int device_kind = -1, device = -1;
+  };
   Result<std::unique_ptr<Communicator>> split(int64_t color, int64_t key, const Status& trouble,
-                                              double timeout_s);
+                                              const SplitConfig& config);
 
   Status finalize();            // waits for calls in streams; refuses further ones
   void settle(double seconds);  // bounded: everything sent has been consumed
@@ -68,7 +84,8 @@ class Communicator final : public net::GroupListener {
 
   Communicator(std::shared_ptr<net::Session> session, net::GroupId id, std::vector<int> members,
                int rank, const Settings& settings);
-  Status agree_on_settings(const Status& trouble);
+  Status agree_on_settings(const Status& trouble, const DeviceCard& device);
+  bool has_devices() const;
   Status connect();
   void read_places();
   std::chrono::steady_clock::time_point creation_deadline() const;
@@ -78,6 +95,8 @@ class Communicator final : public net::GroupListener {
     const CachedProgram* program = nullptr;     // the cache's, while mutex_ is held
     std::shared_ptr<const CachedProgram> kept;  // for a call that outlives that
     run::Buffers buffers;
+    Call call{};  // of device memory: as it was made, without the lists
+    Where where;
     uint64_t sequence = 0;
     uint64_t signature = 0;
   };
@@ -86,6 +105,7 @@ class Communicator final : public net::GroupListener {
   std::shared_ptr<const CachedProgram> make_program(const Call& call, const Extents& extents);
   size_t piece_of(const Call& call, const Extents& extents) const;
   void start_piece();
+  Status reserve_scratch();
   Status usable() const;
   void record_call(const Call& call);
 
@@ -95,6 +115,9 @@ class Communicator final : public net::GroupListener {
   Status begin(const Prepared& prepared);
   enum class Turn { kIdle, kMoved, kDone };
   Turn step(Status* status);  // one round; kDone: *status says how it ended
+  Turn step_copies(Status* status);
+  Turn idle_round(Status* status);
+  void broken(const Status& why);  // by this rank: tells the others
   void end_call(const Status& status);
   void back_off();
   Status check_wait();  // time-out, comparison of argument lists
@@ -112,6 +135,9 @@ class Communicator final : public net::GroupListener {
   device::Device* device_ = nullptr;
   std::unique_ptr<net::Lane> lane_;
   std::unique_ptr<run::Execution> execution_;
+  std::unique_ptr<DeviceRun> device_run_;
+  device::Accelerator* accelerator_ = nullptr;  // of this rank; null: none
+  std::vector<DeviceCard> devices_;             // of all ranks
   size_t chunk_bytes_ = 0;
   bool one_node_ = true;
   bool crowded_ = false;  // more ranks than cores on this machine
@@ -136,6 +162,11 @@ class Communicator final : public net::GroupListener {
   uint64_t current_sequence_ = 0;
   uint64_t current_signature_ = 0;
   const CachedProgram* current_ = nullptr;
+  enum class Phase { kRunning, kCopyingIn, kFinishing };  // the last two with device memory only
+  Phase phase_ = Phase::kRunning;
+  bool with_device_ = false;
+  run::Execution* executing_ = nullptr;
+  net::Lane* over_ = nullptr;
   run::Buffers buffers_;
   size_t begun_ = 0;  // elements of the pieces that were begun
   Scratch work_, temp_;

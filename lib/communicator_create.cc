@@ -30,6 +30,43 @@ struct Trouble {
   }
 };
 
+void put_device(Packer* card, const DeviceCard& device) {
+  card->put<int32_t>(device.kind).put(device.description);
+}
+
+DeviceCard take_device(Unpacker* card) {
+  const auto kind = card->get<int32_t>();
+  return {kind, card->get_string()};
+}
+
+// As configured, or the calling thread's current device where a vendor's runtime is in use; null:
+// none. Communicators made from this one have the same device, whatever is current then.
+Result<device::Accelerator*> find_device(Settings* settings) {
+  device::find_backends();
+  device::Backend* chosen = nullptr;
+  if (settings->device_kind > hetcclMemoryHost) {
+    auto found = device::backend(static_cast<device::Kind>(settings->device_kind));
+    if (!found.ok()) return found.status();
+    chosen = *found;
+  } else if (settings->device_kind < 0) {
+    for (device::Backend* loaded : device::loaded_backends()) {
+      if (chosen == nullptr && loaded->current_device() >= 0) chosen = loaded;
+    }
+  }
+  if (chosen == nullptr) return static_cast<device::Accelerator*>(nullptr);
+  const int ordinal = settings->device >= 0 ? settings->device : chosen->current_device();
+  auto device = chosen->device(std::max(0, ordinal));
+  if (!device.ok()) return device.status();
+  settings->device_kind = chosen->kind();
+  settings->device = (*device)->ordinal();
+  return *device;
+}
+
+DeviceCard card_of(const Result<device::Accelerator*>& device) {
+  if (!device.ok() || *device == nullptr) return {};
+  return {(*device)->kind(), (*device)->description()};
+}
+
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<net::Session> session, net::GroupId id,
@@ -45,17 +82,21 @@ Communicator::~Communicator() {
   if (joined_) session_->leave(id_);
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<net::Session> session,
-                                                           net::GroupId id,
-                                                           std::vector<int> members, int rank,
-                                                           const Settings& settings,
-                                                           const Status& trouble, bool agree) {
+Result<std::unique_ptr<Communicator>> Communicator::create(
+    std::shared_ptr<net::Session> session, net::GroupId id, std::vector<int> members, int rank,
+    const Settings& settings, const Status& trouble, std::vector<DeviceCard> devices) {
   std::unique_ptr<Communicator> c(
       new Communicator(std::move(session), id, std::move(members), rank, settings));
   if (Status s = c->session_->join(id, c->members_, c.get()); !s.ok()) return s;
   c->joined_ = true;
+  const bool agree = devices.empty();
+  const auto device = find_device(&c->settings_);
+  if (device.ok()) c->accelerator_ = *device;
   if (agree) {
-    if (Status s = c->agree_on_settings(trouble); !s.ok()) return s;
+    Status s = c->agree_on_settings(trouble.ok() ? device.status() : trouble, card_of(device));
+    if (!s.ok()) return s;
+  } else {
+    c->devices_ = std::move(devices);
   }
   if (Status s = c->connect(); !s.ok()) return s;
   if (agree && rank == 0 && !c->settings_.record.empty()) {
@@ -71,13 +112,19 @@ Clock::time_point Communicator::creation_deadline() const {
   return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
+bool Communicator::has_devices() const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [](const DeviceCard& d) { return d.kind != hetcclMemoryHost; });
+}
+
 // Rank 0's values hold; rank 0 reports the difference, once.
-Status Communicator::agree_on_settings(const Status& trouble) {
+Status Communicator::agree_on_settings(const Status& trouble, const DeviceCard& device) {
   const std::vector<std::string> mine = agreed_values(settings_);
   Packer card;
   Trouble::put(&card, trouble);
   card.put<uint32_t>(HETCCL_VERSION);
   for (const std::string& value : mine) card.put(value);
+  put_device(&card, device);
   std::vector<std::string> cards;
   Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
   if (!s.ok()) return s;
@@ -93,6 +140,7 @@ Status Communicator::agree_on_settings(const Status& trouble) {
     }
     std::vector<std::string> theirs;
     for (size_t k = 0; k < mine.size(); ++k) theirs.push_back(u.get_string());
+    devices_.push_back(take_device(&u));
     if (!u.finished()) return internal_error("settings of rank " + std::to_string(r) + " garbled");
     if (r == 0) decided = theirs;
     for (size_t k = 0; k < mine.size() && rank_ == 0; ++k) {
@@ -114,9 +162,9 @@ void Communicator::read_places() {
     if (found == known.end()) known.push_back(where);
   }
   one_node_ = known.size() == 1;
-  chunk_bytes_ = settings_.chunk_bytes != 0 ? settings_.chunk_bytes
-                 : one_node_                ? kSharedMemoryChunk
-                                            : kNetworkChunk;
+  chunk_bytes_ = settings_.chunk_bytes != 0    ? settings_.chunk_bytes
+                 : one_node_ && !has_devices() ? kSharedMemoryChunk
+                                               : kNetworkChunk;
   model_ = coll::default_cost_model(node_of, chunk_bytes_);
 }
 
@@ -179,16 +227,32 @@ Status Communicator::connect() {
   }
   execution_ = std::make_unique<run::Execution>(lane_.get(), device_, ranks(),
                                                 static_cast<unsigned>(settings_.depth));
+  DeviceRun::Options options;
+  options.lane = lane_.get();
+  options.on_host = execution_.get();
+  options.ranks = ranks();
+  options.depth = settings_.depth;
+  options.chunk_bytes = chunk_bytes_;
+  options.staging_bytes = settings_.staging_size;
+  options.host_below = settings_.host_below;
+  device_run_ = std::make_unique<DeviceRun>(options);
   return {};
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int64_t color, int64_t key,
-                                                          const Status& trouble, double timeout_s) {
+                                                          const Status& trouble,
+                                                          const SplitConfig& config) {
   std::lock_guard lock(mutex_);
   if (Status s = usable(); !s.ok()) return s;
+  Settings settings = settings_;
+  if (config.timeout_s >= 0) settings.timeout_s = config.timeout_s;
+  if (config.device_kind >= 0) settings.device_kind = config.device_kind;
+  if (config.device_kind >= 0 || config.device >= 0) settings.device = config.device;
+  const auto device = find_device(&settings);
   Packer card;
-  Trouble::put(&card, trouble);
+  Trouble::put(&card, trouble.ok() ? device.status() : trouble);
   card.put(color).put(key);
+  put_device(&card, card_of(device));
   std::vector<std::string> cards;
   Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
   if (!s.ok()) return s;
@@ -197,11 +261,13 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int64_t color, int64_t
     int rank;
   };
   std::vector<Member> chosen;
+  std::vector<DeviceCard> devices_by_rank;
   for (int r = 0; r < ranks(); ++r) {
     Unpacker u(cards[r]);
     if (Status t = Trouble::take(&u, r); !t.ok()) return t;
     const auto their_color = u.get<int64_t>();
     const auto their_key = u.get<int64_t>();
+    devices_by_rank.push_back(take_device(&u));
     if (color >= 0 && their_color == color) chosen.push_back({their_key, r});
   }
   const uint64_t child = ++children_;
@@ -209,15 +275,15 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int64_t color, int64_t
   std::stable_sort(chosen.begin(), chosen.end(),
                    [](const Member& a, const Member& b) { return a.key < b.key; });
   std::vector<int> members;
+  std::vector<DeviceCard> devices;
   int rank = -1;
   for (const Member& m : chosen) {
     if (m.rank == rank_) rank = static_cast<int>(members.size());
     members.push_back(members_[m.rank]);
+    devices.push_back(devices_by_rank[m.rank]);
   }
-  Settings settings = settings_;
-  if (timeout_s >= 0) settings.timeout_s = timeout_s;
   const net::GroupId id = hash_mix(hash_mix(id_, child), static_cast<uint64_t>(color));
-  return create(session_, id, std::move(members), rank, settings, {}, false);
+  return create(session_, id, std::move(members), rank, settings, {}, std::move(devices));
 }
 
 }  // namespace hetccl

@@ -24,6 +24,16 @@ run::ProgressThread& Context::progress_thread() {
   return *progress_thread_;
 }
 
+run::StagingPool& Context::staging_pool(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (staging_pool_ == nullptr) {
+    // Whoever stages has a lane, and hence the fabric.
+    staging_pool_ = new run::StagingPool(
+        bytes, [fabric = fabric_](size_t size) { return fabric->allocate_shared(size); });
+  }
+  return *staging_pool_;
+}
+
 void Context::add_stream(Stream* stream) {
   std::lock_guard lock(mutex_);
   streams_.insert(stream);

@@ -10,6 +10,7 @@
 #include "lib/base/status.h"
 #include "lib/net/fabric.h"
 #include "lib/run/progress_thread.h"
+#include "lib/run/staging_pool.h"
 
 namespace hetccl {
 
@@ -22,6 +23,8 @@ class Context {
   // The first settings asked with decide.
   Result<net::Fabric*> fabric(const Settings& settings);
   run::ProgressThread& progress_thread();
+  // Over the fabric's shared memory. The first size asked with decides.
+  run::StagingPool& staging_pool(size_t bytes);
 
   // Handles from hetcclStreamCreate.
   void add_stream(Stream* stream);
@@ -33,6 +36,7 @@ class Context {
   std::mutex mutex_;
   net::Fabric* fabric_ = nullptr;
   run::ProgressThread* progress_thread_ = nullptr;
+  run::StagingPool* staging_pool_ = nullptr;
   std::set<const void*> streams_;
 };
 

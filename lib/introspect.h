@@ -25,6 +25,32 @@ HETCCL_API const char* hetcclInternalSettings(void);
 // With NULL, what the process has instead: {"version": "0.1.0", "build": "...", "fabric": "..."}.
 HETCCL_API const char* hetcclInternalDescribe(hetcclComm_t comm);
 
+// JSON: [{"kind": "cuda", "back_end": "cuda: runtime ...", "devices": ["cuda:0 ...", ...]},
+//        {"kind": "hip", "absent": "why"}, ...], simulated ones last.
+HETCCL_API const char* hetcclInternalDevices(void);
+
+// ---- What tools and tests do with devices of any vendor through the library's back ends.
+// `device` is an ordinal; -1: the calling thread's current one.
+
+HETCCL_API hetcclResult_t hetcclInternalMemAllocOn(hetcclMemoryKind_t kind, int device,
+                                                   size_t bytes, void** ptr);
+// Between memory of any kinds; waits until it is done.
+HETCCL_API hetcclResult_t hetcclInternalCopy(void* to, const void* from, size_t bytes);
+HETCCL_API hetcclResult_t hetcclInternalStreamCreate(hetcclMemoryKind_t kind, int device,
+                                                     hetcclStream_t* stream);
+HETCCL_API hetcclResult_t hetcclInternalStreamDestroy(hetcclMemoryKind_t kind, int device,
+                                                      hetcclStream_t stream);
+HETCCL_API hetcclResult_t hetcclInternalStreamSynchronize(hetcclMemoryKind_t kind, int device,
+                                                          hetcclStream_t stream);
+// Ordered in the native stream; host memory should be from hetcclInternalHostAlloc.
+HETCCL_API hetcclResult_t hetcclInternalStreamCopy(hetcclMemoryKind_t kind, int device,
+                                                   hetcclStream_t stream, void* to,
+                                                   const void* from, size_t bytes);
+// Pinned host memory of the device.
+HETCCL_API hetcclResult_t hetcclInternalHostAlloc(hetcclMemoryKind_t kind, int device, size_t bytes,
+                                                  void** ptr);
+HETCCL_API hetcclResult_t hetcclInternalHostFree(hetcclMemoryKind_t kind, int device, void* ptr);
+
 #ifdef __cplusplus
 }
 #endif

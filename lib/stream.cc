@@ -16,7 +16,7 @@ hetcclResult_t Stream::query() {
   return first_error_.code();
 }
 
-bool StreamCall::has_turn() {
+bool StreamCall::is_first() {
   {
     std::lock_guard lock(communicator_->queue_mutex_);
     if (communicator_->queue_.front() != this) return false;
@@ -26,16 +26,32 @@ bool StreamCall::has_turn() {
   return stream_->queue_.front() == this;
 }
 
-run::Task::Step StreamCall::poll() {
-  Status status;
-  if (!started_) {
-    if (!has_turn()) return Step::kIdle;
-    started_ = true;
-    if (status = communicator_->begin(prepared_); !status.ok()) {
-      finish(status);
-      return Step::kDone;
+// False: not yet.
+Result<bool> StreamCall::start() {
+  if (!is_first()) return false;
+  if (!communicator_->failed_) {
+    const Result<bool> turn = turn_.has_come();
+    if (!turn.ok()) {
+      communicator_->broken(turn.status());
+    } else if (!*turn) {
+      return false;
     }
   }
+  if (Status s = communicator_->begin(prepared_); !s.ok()) return s;
+  started_ = true;
+  return true;
+}
+
+run::Task::Step StreamCall::poll() {
+  if (!started_) {
+    const Result<bool> started = start();
+    if (!started.ok()) {
+      finish(started.status());
+      return Step::kDone;
+    }
+    if (!*started) return Step::kIdle;
+  }
+  Status status;
   switch (communicator_->step(&status)) {
     case Communicator::Turn::kIdle:
       return Step::kIdle;
@@ -57,6 +73,11 @@ void StreamCall::finish(const Status& status) {
     communicator_->queue_.pop_front();
     communicator_->queued_.store(communicator_->queue_.size(), std::memory_order_release);
     if (communicator_->queue_.empty()) communicator_->queue_empty_.notify_all();
+  }
+  if (turn_.waits_for_us()) {
+    turn_.end();
+    delete this;
+    return;
   }
   if (stream_ == nullptr) {
     std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "lib/communicator.h"
+#include "lib/native_turn.h"
 #include "lib/run/progress_thread.h"
 #include "lib/stream.h"
 
@@ -13,20 +14,27 @@ namespace hetccl {
 
 class StreamCall final : public run::Task {
  public:
-  // With a stream the call deletes itself when it has ended; without, its maker waits for it.
-  StreamCall(Communicator* communicator, Communicator::Prepared prepared, Stream* stream)
-      : communicator_(communicator), prepared_(std::move(prepared)), stream_(stream) {}
+  // In a stream, the library's or a native one that waits for the call, the call deletes itself
+  // when it has ended; else its maker waits for it.
+  StreamCall(Communicator* communicator, Communicator::Prepared prepared, Stream* stream,
+             NativeTurn turn = {})
+      : communicator_(communicator),
+        prepared_(std::move(prepared)),
+        stream_(stream),
+        turn_(std::move(turn)) {}
 
   Step poll() override;
   Status wait();
 
  private:
-  bool has_turn();
+  bool is_first();
+  Result<bool> start();
   void finish(const Status& status);
 
   Communicator* const communicator_;
   const Communicator::Prepared prepared_;
   Stream* const stream_;
+  NativeTurn turn_;
   bool started_ = false;
 
   std::mutex mutex_;

@@ -99,6 +99,8 @@ typedef enum {
 
 typedef struct hetcclComm* hetcclComm_t;
 typedef void* hetcclStream_t; /* NULL: the call is complete on return */
+/* The default stream of the device's vendor, which NULL would name there. */
+#define HETCCL_STREAM_LEGACY ((hetcclStream_t)1)
 
 typedef struct {
   char internal[128];

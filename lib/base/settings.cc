@@ -47,6 +47,13 @@ const SettingRow kRows[] = {
      "whether large blocks are put into the receiver's buffer; auto: where the network can"},
     {"UCX_SIGNALS", Type::kFlag, "0", "0 or 1", 0, 1, false,
      "leaves UCX's signal handlers in place, for debugging"},
+    {"PATH", Type::kChoice, "auto", "auto|staged|direct", 0, 0, true,
+     "how data in device memory travel: through pinned host memory, or between devices and by the "
+     "network's own access to them; auto: whichever is found to work and be faster"},
+    {"STAGING_SIZE", Type::kSize, "64M", "32M to 64G", 32 << 20, 64e9, false,
+     "pinned host memory of the process through which data of devices pass"},
+    {"HOST_BELOW", Type::kSize, "64K", "0 to 1G", 0, 1 << 30, false,
+     "calls on so much device memory or less are copied to the host as a whole and run there"},
     {"RECORD", Type::kText, "", "a path", 0, 0, false,
      "rank 0 writes its collective calls there, for hetccl_perf replay"},
 };
@@ -57,7 +64,8 @@ const Field kFields[] = {
     &Settings::chunk_bytes, &Settings::depth,       &Settings::spin,
     &Settings::isa,         &Settings::check,       &Settings::reproducible,
     &Settings::plan_cache,  &Settings::tcp_segment, &Settings::net_put,
-    &Settings::ucx_signals, &Settings::record,
+    &Settings::ucx_signals, &Settings::path,        &Settings::staging_size,
+    &Settings::host_below,  &Settings::record,
 };
 static_assert(std::size(kRows) == std::size(kFields));
 

@@ -31,7 +31,14 @@ struct Settings {
   uint64_t tcp_segment = 0;
   std::string net_put;
   bool ucx_signals = false;
+  std::string path;
+  uint64_t staging_size = 0;
+  uint64_t host_below = 0;
   std::string record;
+
+  // Of hetcclConfig_t; there are no variables for them. -1: found by the library.
+  int device_kind = -1;
+  int device = -1;
 
   log::Level log_level() const;
 };

@@ -48,6 +48,7 @@ class Event {
 };
 
 // Keeps a queue of the user's waiting until it is opened, with no thread and no kernel that spins.
+// One that is destroyed opens.
 class Gate {
  public:
   virtual ~Gate() = default;
@@ -131,6 +132,8 @@ class Backend {
   virtual Result<Accelerator*> device(int ordinal) = 0;  // hetcclInvalidArgument: no such ordinal
   virtual int current_device() = 0;                      // the calling thread's; -1: none yet
   virtual Memory query(const void* pointer) = 0;         // about 1 us at most
+  // How many blocks a kernel of combine() may use, of all queues from now on.
+  virtual void set_max_blocks(int /*blocks*/) {}
 };
 
 // A vendor's name as tools spell it: "host", "cuda", "hip", "sim:cuda", "sim:hip".
@@ -142,6 +145,9 @@ Result<Backend*> backend(Kind kind);
 
 // Loads the back ends of vendors whose runtimes are in this process already.
 void find_backends();
+
+// Whether any back end is loaded: without one all memory is the host's.
+bool any_loaded();
 
 // Those loaded so far, in the order of loading. Lock-free.
 std::vector<Backend*> loaded_backends();

@@ -23,12 +23,14 @@ struct Piece {
 // Travels with each message; both ends compare it with their own.
 struct Envelope {
   uint64_t signature;  // of the call
+  uint32_t form = 0;   // what the bytes are, by agreement of the two users of the lanes; 0: data
 };
 
 struct Received {
   const std::byte* data;  // valid until release(); == the posted destination if it landed there
   size_t bytes;
   uint64_t signature;
+  uint32_t form = 0;
 };
 
 class Lane {
@@ -47,6 +49,9 @@ class Lane {
   virtual uint64_t sends_accepted(int peer) = 0;
   // Messages to `peer`, counted from the first, whose pieces may be overwritten.
   virtual uint64_t sends_done(int peer) = 0;
+
+  // Messages to `peer`, counted from the first, that its receiver is known to have released.
+  virtual uint64_t sends_released(int peer) = 0;
 
   // --- receiving. Announces where the next message not yet announced from `peer` shall land.
   // destination == nullptr: in memory of the lane's choice. Otherwise `bytes` there are writable

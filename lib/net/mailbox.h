@@ -31,7 +31,7 @@ struct alignas(64) MailSlot {
   uint64_t signature;
   uint64_t bytes;
   Payload payload;
-  uint32_t reserved;
+  uint32_t form;  // of the envelope
   alignas(kNearBytes) std::byte near[kNearBytes];
   std::byte* behind() { return reinterpret_cast<std::byte*>(this) + sizeof(MailSlot); }
 };

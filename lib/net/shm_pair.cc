@@ -30,6 +30,7 @@ bool ShmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope env
   const size_t index = send_slot_;
   MailSlot* slot = p_.layout.slot(p_.peer_slots, index);
   slot->signature = envelope.signature;
+  slot->form = envelope.form;
   slot->bytes = bytes;
   place(slot, index, pieces, bytes, stable);
   ++sent_;
@@ -77,6 +78,10 @@ uint64_t ShmPair::sends_done() {
   return done_;
 }
 
+uint64_t ShmPair::sends_released() {
+  return p_.own_ledger->released.load(std::memory_order_acquire);
+}
+
 bool ShmPair::try_announce(std::byte*, size_t) { return true; }
 
 bool ShmPair::try_receive(unsigned ahead, Received* message) {
@@ -97,7 +102,7 @@ bool ShmPair::try_receive(unsigned ahead, Received* message) {
       return false;
     }
   }
-  *message = Received{data, slot->bytes, slot->signature};
+  *message = Received{data, slot->bytes, slot->signature, slot->form};
   return true;
 }
 

@@ -19,6 +19,7 @@ struct SimMessage {
   const std::byte* data = nullptr;  // as the receiver sees it
   size_t bytes = 0;
   uint64_t signature = 0;
+  uint32_t form = 0;
   Holding holding = Holding::kCopied;
   bool may_land = false;
   bool arrived = false;
@@ -59,6 +60,7 @@ class SimNetwork {
   bool try_send(int from, int to, std::span<const Piece> pieces, Envelope envelope, bool stable);
   uint64_t sends_accepted(int from, int to);
   uint64_t sends_done(int from, int to);
+  uint64_t sends_released(int from, int to);
   bool try_announce(int from, int to, std::byte* destination, size_t bytes);
   bool try_receive(int from, int to, unsigned ahead, Received* message);
   void release(int from, int to);
@@ -120,6 +122,7 @@ bool SimNetwork::try_send(int from, int to, std::span<const Piece> pieces, Envel
   message->pieces.assign(pieces.begin(), pieces.end());
   message->bytes = bytes_of(pieces);
   message->signature = envelope.signature;
+  message->form = envelope.form;
   message->may_land = random_() % 2 == 0;
   s.last_arrival = std::max(s.last_arrival, now_ + delay());
   message->arrives_at = s.last_arrival;
@@ -207,6 +210,11 @@ uint64_t SimNetwork::sends_done(int from, int to) {
   return s.acknowledged + (first - s.in_use.begin());
 }
 
+uint64_t SimNetwork::sends_released(int from, int to) {
+  std::lock_guard lock(mutex_);
+  return stream(from, to).acknowledged;
+}
+
 bool SimNetwork::try_announce(int from, int to, std::byte* destination, size_t bytes) {
   std::lock_guard lock(mutex_);
   SimStream& s = stream(from, to);
@@ -220,7 +228,7 @@ bool SimNetwork::try_receive(int from, int to, unsigned ahead, Received* message
   SimStream& s = stream(from, to);
   if (ahead >= s.open.size() || !s.open[ahead]->arrived || !count_operation(to)) return false;
   const SimMessage& found = *s.open[ahead];
-  *message = Received{found.data, found.bytes, found.signature};
+  *message = Received{found.data, found.bytes, found.signature, found.form};
   return true;
 }
 
@@ -277,6 +285,7 @@ class SimLane final : public Lane {
   }
   uint64_t sends_accepted(int peer) override { return network_->sends_accepted(rank_, peer); }
   uint64_t sends_done(int peer) override { return network_->sends_done(rank_, peer); }
+  uint64_t sends_released(int peer) override { return network_->sends_released(rank_, peer); }
   bool wants_announcements(int) const override { return true; }
   bool try_announce(int peer, std::byte* destination, size_t bytes) override {
     return network_->try_announce(peer, rank_, destination, bytes);

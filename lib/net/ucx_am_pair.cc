@@ -50,7 +50,8 @@ bool AmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope enve
   Outgoing* slot = &outgoing_[sent_ % depth_];
   // The acknowledgement may come before UCX has told of its own part.
   if (slot->operation.busy() || remote_->failed()) return false;
-  slot->header = AmHeader{peer_lane_, static_cast<uint32_t>(self_), sent_ + 1, envelope.signature};
+  slot->header = AmHeader{peer_lane_, static_cast<uint32_t>(self_), sent_ + 1, envelope.signature,
+                          envelope.form};
   slot->copied = pieces.size() != 1 || bytes <= kInlineBytes;
   if (!post(slot, pieces, bytes)) return false;
   ++sent_;
@@ -59,9 +60,10 @@ bool AmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope enve
 
 bool AmPair::post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes) {
   uint64_t sequence = slot->header.sequence;
+  const Envelope envelope{slot->header.signature, static_cast<uint32_t>(slot->header.form)};
   if (put_ != nullptr && put_->is_small(bytes)) {
     std::lock_guard lock(worker_->mutex());
-    return put_->send_small(&slot->operation, sequence, pieces, bytes, slot->header.signature);
+    return put_->send_small(&slot->operation, sequence, pieces, bytes, envelope);
   }
   bool has_place = false;
   if (put_ != nullptr) {
@@ -75,7 +77,7 @@ bool AmPair::post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes) {
   std::lock_guard lock(worker_->mutex());
   if (remote_->failed()) return false;
   if (has_place) {
-    return put_->send_large(&slot->operation, sequence, data, bytes, slot->header.signature);
+    return put_->send_large(&slot->operation, sequence, data, bytes, envelope);
   }
   return post_message(slot, data, bytes);
 }
@@ -139,6 +141,7 @@ ucs_status_t AmPair::on_message(const AmHeader& header, void* data, size_t bytes
   }
   Incoming* slot = &incoming_[(header.sequence - 1) % depth_];
   slot->signature = header.signature;
+  slot->form = static_cast<uint32_t>(header.form);
   slot->bytes = bytes;
   slot->data = landing(slot, header.sequence, bytes);
   if (!rendezvous) {
@@ -185,7 +188,7 @@ bool AmPair::try_receive(unsigned ahead, Received* message) {
     return put_ != nullptr &&
            put_->arrived(wanted, announced_ring_[(wanted - 1) % depth_].destination, message);
   }
-  *message = Received{slot.data, slot.bytes, slot.signature};
+  *message = Received{slot.data, slot.bytes, slot.signature, slot.form};
   return true;
 }
 

@@ -27,6 +27,7 @@ struct AmHeader {
   uint32_t source;  // the sender's rank
   uint64_t sequence;
   uint64_t signature;
+  uint64_t form;
 };
 
 struct AmAcknowledgement {
@@ -49,6 +50,7 @@ class AmPair final : public NetPair {
                 bool stable) override;
   uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
+  uint64_t sends_released() override { return acknowledged_.load(std::memory_order_acquire); }
   bool try_announce(std::byte* destination, size_t bytes) override;
   bool try_receive(unsigned ahead, Received* message) override;
   void release() override;
@@ -78,6 +80,7 @@ class AmPair final : public NetPair {
     std::atomic<uint64_t> sequence{0};
     uint64_t pending = 0;  // becomes the sequence when the rendezvous is complete
     uint64_t signature = 0;
+    uint32_t form = 0;
     size_t bytes = 0;
     std::byte* data = nullptr;
     std::unique_ptr<std::byte[]> own;

@@ -33,6 +33,7 @@ class UcxLane final : public Lane {
   bool try_send(int peer, std::span<const Piece> pieces, Envelope envelope, bool stable) override;
   uint64_t sends_accepted(int peer) override { return p_.pairs[peer]->sends_accepted(); }
   uint64_t sends_done(int peer) override { return p_.pairs[peer]->sends_done(); }
+  uint64_t sends_released(int peer) override { return p_.pairs[peer]->sends_released(); }
   bool try_announce(int peer, std::byte* destination, size_t bytes) override {
     return p_.pairs[peer]->try_announce(destination, bytes);
   }

@@ -73,11 +73,12 @@ bool UcxPut::has_place(uint64_t sequence, size_t bytes) const {
 }
 
 bool UcxPut::send_small(UcxOperation* operation, uint64_t sequence, std::span<const Piece> pieces,
-                        size_t bytes, uint64_t signature) {
+                        size_t bytes, Envelope envelope) {
   size_t index = (sequence - 1) % p_.depth;
   MailSlot* slot = image(index);
   slot->sequence.store(sequence, std::memory_order_relaxed);
-  slot->signature = signature;
+  slot->signature = envelope.signature;
+  slot->form = envelope.form;
   slot->bytes = bytes;
   bool is_near = bytes <= kNearBytes;
   slot->payload = is_near ? Payload::kNear : Payload::kInline;
@@ -88,7 +89,7 @@ bool UcxPut::send_small(UcxOperation* operation, uint64_t sequence, std::span<co
 }
 
 bool UcxPut::send_large(UcxOperation* operation, uint64_t sequence, const std::byte* data,
-                        size_t bytes, uint64_t signature) {
+                        size_t bytes, Envelope envelope) {
   size_t index = (sequence - 1) % p_.depth;
   const PutAnnouncement& place = p_.own_announcements[index];
   ucp_rkey_h* key = &destination_keys_[index];
@@ -101,7 +102,8 @@ bool UcxPut::send_large(UcxOperation* operation, uint64_t sequence, const std::b
   }
   MailSlot* slot = image(index);
   slot->sequence.store(sequence, std::memory_order_relaxed);
-  slot->signature = signature;
+  slot->signature = envelope.signature;
+  slot->form = envelope.form;
   slot->bytes = bytes;
   slot->payload = Payload::kLanded;
   return put(operation, data, bytes, place.address, *key) &&
@@ -167,7 +169,7 @@ bool UcxPut::arrived(uint64_t sequence, const std::byte* destination, Received* 
   const std::byte* data = slot->payload == Payload::kNear     ? slot->near
                           : slot->payload == Payload::kInline ? slot->behind()
                                                               : destination;
-  *message = Received{data, slot->bytes, slot->signature};
+  *message = Received{data, slot->bytes, slot->signature, slot->form};
   return true;
 }
 

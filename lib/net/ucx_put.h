@@ -49,10 +49,10 @@ class UcxPut {
   bool has_place(uint64_t sequence, size_t bytes) const;
   // Under the worker's lock. False: the connection has failed. The pieces are copied.
   bool send_small(UcxOperation* operation, uint64_t sequence, std::span<const Piece> pieces,
-                  size_t bytes, uint64_t signature);
+                  size_t bytes, Envelope envelope);
   // Requires has_place(). `data` must stay until the operation is over.
   bool send_large(UcxOperation* operation, uint64_t sequence, const std::byte* data, size_t bytes,
-                  uint64_t signature);
+                  Envelope envelope);
 
   // --- receiving
   void announce(uint64_t sequence, std::byte* destination, size_t bytes);

@@ -81,6 +81,30 @@ void Program::bind(const Step& step, std::vector<int32_t>* last_send,
   steps_.push_back(bound);
 }
 
+std::vector<Program::Piece> Program::written_output() const {
+  std::vector<Piece> written;
+  for (const BoundStep& step : steps_) {
+    if (step.step.kind != StepKind::kCombine || step.step.buffer != Buffer::kOutput) continue;
+    for (int k = 0; k < step.step.blocks.count; ++k) {
+      const auto e = layout_.extent(Buffer::kOutput, (step.step.blocks.first + k) % plan_.blocks);
+      if (e.count != 0) written.push_back({e.offset, e.count});
+    }
+  }
+  std::sort(written.begin(), written.end(),
+            [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  std::vector<Piece> joined;
+  for (const Piece& piece : written) {
+    if (!joined.empty() && piece.offset <= joined.back().offset + joined.back().count) {
+      const size_t end =
+          std::max(joined.back().offset + joined.back().count, piece.offset + piece.count);
+      joined.back().count = end - joined.back().offset;
+    } else {
+      joined.push_back(piece);
+    }
+  }
+  return joined;
+}
+
 void Program::compute_pieces(const BoundStep& step, uint32_t chunk, Buffer buffer, int first,
                              std::vector<Piece>* out) const {
   out->clear();

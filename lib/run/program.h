@@ -83,6 +83,9 @@ class Program {
     return *scratch;
   }
 
+  // What a rank writes to its output in the end: pieces in ascending order that do not touch.
+  std::vector<Piece> written_output() const;
+
   // Bytes of the scratch buffers. Work is 0 where it may lie in the output.
   size_t work_bytes() const { return work_in_output_ ? 0 : work_bytes_; }
   bool work_in_output() const { return work_in_output_; }

@@ -1,0 +1,193 @@
+#include "lib/device_run.h"
+
+#include <algorithm>
+
+#include "lib/context.h"
+
+namespace hetccl {
+namespace {
+
+Status locate_one(const Call& call, const char* name, const void* pointer, size_t bytes,
+                  device::Accelerator** owner) {
+  if (bytes == 0) return {};
+  device::Memory memory;
+  const auto fail = [&](const std::string& why) {
+    return invalid_argument(std::string(coll::name_of(call.collective)) + ": " + name + " " + why);
+  };
+  auto found = device::owner_of(pointer, &memory);
+  if (!found.ok()) return fail(found.status().message());
+  *owner = *found;
+  if (*owner == nullptr || memory.bytes == 0) return {};
+  const size_t offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) -
+                                            static_cast<const std::byte*>(memory.base));
+  if (bytes <= memory.bytes - offset) return {};
+  return fail("of " + std::to_string(bytes) + " bytes begins " + std::to_string(offset) +
+              " bytes into device memory of " + std::to_string(memory.bytes) + " bytes on " +
+              (*owner)->description());
+}
+
+}  // namespace
+
+Result<Where> locate(const Call& call, const Extents& extents) {
+  Where where;
+  Status s = locate_one(call, "sendbuff", call.send, extents.send_bytes, &where.send);
+  if (s.ok()) s = locate_one(call, "recvbuff", call.recv, extents.recv_bytes, &where.recv);
+  if (!s.ok()) return s;
+  return where;
+}
+
+Result<DeviceRun::Device*> DeviceRun::open(device::Accelerator* accelerator) {
+  Device& device = devices_[accelerator];
+  if (device.port == nullptr) {
+    auto port = run::Port::open(accelerator, o_.chunk_bytes);
+    if (!port.ok()) return port.status();
+    run::StagingPool* pool = nullptr;
+    if (o_.lane != nullptr) {
+      pool = &Context::get().staging_pool(o_.staging_bytes);
+      if (Status s = pool->open(accelerator); !s.ok()) return s;
+      device.lane =
+          std::make_unique<run::StagingLane>(o_.lane, port->get(), pool, o_.ranks, o_.depth);
+    }
+    device.execution = std::make_unique<run::Execution>(device.lane.get(), port->get(), o_.ranks,
+                                                        static_cast<unsigned>(o_.depth));
+    device.port = std::move(*port);
+  }
+  return &device;
+}
+
+Status DeviceRun::begin(const Where& where, const Call& call, const CachedProgram& program,
+                        run::Buffers* buffers) {
+  current_ = nullptr;
+  send_.device = recv_.device = nullptr;
+  copied_back_ = false;
+  const Extents& e = program.extents;
+  const bool one_device = (where.send == where.recv) ||
+                          (e.recv_bytes == 0 && where.send != nullptr) ||
+                          (e.send_bytes == 0 && where.recv != nullptr);
+  if (!one_device || e.send_bytes + e.recv_bytes <= o_.host_below) {
+    return begin_on_host(where, call, program, buffers);
+  }
+  Result<Device*> device = open(where.any());
+  if (!device.ok()) return device.status();
+  return begin_on_device(*device, call, program, buffers);
+}
+
+Status DeviceRun::begin_on_device(Device* device, const Call& call, const CachedProgram& program,
+                                  run::Buffers* buffers) {
+  current_ = device;
+  buffers->input = static_cast<const std::byte*>(call.send);
+  buffers->output = static_cast<std::byte*>(call.recv);
+  if (program.program.work_bytes() != 0) {
+    buffers->work = device->port->work(program.program.work_bytes());
+  }
+  if (program.program.temp_bytes() != 0) {
+    buffers->temp = device->port->temp(program.program.temp_bytes());
+  }
+  return device->port->status();
+}
+
+Status DeviceRun::make_shadow(Shadow* shadow, device::Accelerator* accelerator,
+                              const void* original, size_t bytes) {
+  Result<Device*> device = open(accelerator);
+  if (!device.ok()) return device.status();
+  shadow->at = shadow->memory.reserve(bytes);
+  if (shadow->at == nullptr) {
+    return system_error("no host memory for a copy of " + std::to_string(bytes) +
+                        " bytes of device memory");
+  }
+  shadow->device = *device;
+  shadow->original = static_cast<const std::byte*>(original);
+  return {};
+}
+
+Status DeviceRun::begin_on_host(const Where& where, const Call& call, const CachedProgram& program,
+                                run::Buffers* buffers) {
+  const Extents& e = program.extents;
+  const auto* send = static_cast<const std::byte*>(call.send);
+  auto* recv = static_cast<std::byte*>(call.recv);
+  buffers->input = send;
+  buffers->output = recv;
+  const bool overlap = e.send_bytes != 0 && e.recv_bytes != 0 && send < recv + e.recv_bytes &&
+                       recv < send + e.send_bytes;
+  if (where.recv != nullptr) {
+    const std::byte* first = overlap ? std::min<const std::byte*>(send, recv) : recv;
+    const std::byte* last = recv + e.recv_bytes;
+    if (overlap) last = std::max(last, send + e.send_bytes);
+    Status s = make_shadow(&recv_, where.recv, first, static_cast<size_t>(last - first));
+    if (!s.ok()) return s;
+    buffers->output = recv_.at + (recv - first);
+    if (overlap) buffers->input = recv_.at + (send - first);
+    written_.clear();
+    const size_t width = program.program.shape().element_bytes;
+    const auto begin = static_cast<size_t>(recv - first);
+    if (program.piece != 0) {
+      written_.push_back({begin, e.recv_bytes});
+    } else {
+      for (const auto& p : program.program.written_output()) {
+        written_.push_back({begin + p.offset * width, p.count * width});
+      }
+    }
+  }
+  if (where.send == nullptr) return {};
+  Shadow& from = overlap ? recv_ : send_;
+  if (!overlap) {
+    Status s = make_shadow(&send_, where.send, send, e.send_bytes);
+    if (!s.ok()) return s;
+    buffers->input = send_.at;
+  }
+  run::Port& port = *from.device->port;
+  port.copy_out(const_cast<std::byte*>(buffers->input), {{send, e.send_bytes}}, nullptr);
+  return port.status();
+}
+
+Result<bool> DeviceRun::shadows_idle() {
+  for (Shadow* shadow : {&send_, &recv_}) {
+    if (shadow->device == nullptr) continue;
+    run::Port& port = *shadow->device->port;
+    const bool idle = port.idle();
+    if (!port.status().ok()) return port.status();
+    if (!idle) return false;
+  }
+  return true;
+}
+
+Result<bool> DeviceRun::prepared() { return current_ != nullptr ? true : shadows_idle(); }
+
+run::Execution* DeviceRun::execution() {
+  return current_ != nullptr ? current_->execution.get() : o_.on_host;
+}
+
+net::Lane* DeviceRun::lane() { return current_ != nullptr ? current_->lane.get() : o_.lane; }
+
+Status DeviceRun::copy_back() {
+  copied_back_ = true;
+  if (recv_.device == nullptr) return {};
+  run::Port& port = *recv_.device->port;
+  for (const Range& range : written_) {
+    port.copy_in(const_cast<std::byte*>(recv_.original) + range.offset, recv_.at + range.offset,
+                 range.bytes, nullptr);
+  }
+  return port.status();
+}
+
+Result<bool> DeviceRun::finished() {
+  if (current_ == nullptr) {
+    if (!copied_back_) {
+      if (Status s = copy_back(); !s.ok()) return s;
+    }
+    return shadows_idle();
+  }
+  if (current_->lane != nullptr && !current_->lane->idle()) return false;
+  const bool idle = current_->port->idle();
+  if (!current_->port->status().ok()) return current_->port->status();
+  return idle;
+}
+
+void DeviceRun::abandon() {
+  for (auto& [accelerator, device] : devices_) {
+    if (device.execution != nullptr) device.execution->abandon();
+    if (device.port != nullptr) device.port->synchronize();
+  }
+}
+
+}  // namespace hetccl
