@@ -54,6 +54,9 @@ const SettingRow kRows[] = {
      "pinned host memory of the process through which data of devices pass"},
     {"HOST_BELOW", Type::kSize, "64K", "0 to 1G", 0, 1 << 30, false,
      "calls on so much device memory or less are copied to the host as a whole and run there"},
+    {"MAX_CTAS", Type::kCount, "16", "1 to 1024", 1, 1024, false,
+     "blocks of a reduction's kernel at most, so that the program's own kernels keep the rest of "
+     "the device"},
     {"RECORD", Type::kText, "", "a path", 0, 0, false,
      "rank 0 writes its collective calls there, for hetccl_perf replay"},
 };
@@ -65,7 +68,7 @@ const Field kFields[] = {
     &Settings::isa,         &Settings::check,       &Settings::reproducible,
     &Settings::plan_cache,  &Settings::tcp_segment, &Settings::net_put,
     &Settings::ucx_signals, &Settings::path,        &Settings::staging_size,
-    &Settings::host_below,  &Settings::record,
+    &Settings::host_below,  &Settings::max_ctas,    &Settings::record,
 };
 static_assert(std::size(kRows) == std::size(kFields));
 

@@ -34,6 +34,7 @@ struct Settings {
   std::string path;
   uint64_t staging_size = 0;
   uint64_t host_below = 0;
+  uint64_t max_ctas = 0;
   std::string record;
 
   // Of hetcclConfig_t; there are no variables for them. -1: found by the library.
