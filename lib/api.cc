@@ -141,6 +141,28 @@ hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t st
   return collective(call, comm, stream, [] { return Status(); });
 }
 
+Status check_list(const char* call, const char* name, const size_t* list) {
+  if (list != nullptr) return {};
+  return invalid_argument(std::string(call) + ": " + name + " is NULL");
+}
+
+// Gatherv and Scatterv: the lists are looked at by the root only.
+hetcclResult_t collective_of_root(Call call, const size_t* counts, const size_t* displacements,
+                                  const char* counts_name, const char* displacements_name,
+                                  hetcclComm_t comm, hetcclStream_t stream) {
+  call.own_counts = true;
+  if (check_handle(comm).ok() && comm->communicator->rank() == call.root) {
+    call.counts = counts;
+    call.displacements = displacements;
+  }
+  return collective(call, comm, stream, [&]() -> Status {
+    if (comm->communicator->rank() != call.root) return {};
+    const char* const name = call.collective == Collective::kGather ? "gatherv" : "scatterv";
+    if (Status s = check_list(name, counts_name, counts); !s.ok()) return s;
+    return check_list(name, displacements_name, displacements);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -343,8 +365,7 @@ hetcclResult_t hetcclReduceScatterv(const void* send, void* recv, const size_t* 
                                     hetcclStream_t stream) {
   const Call call{Collective::kReduceScatter, send, recv, 0, type, op, 0, recvcounts};
   return collective(call, comm, stream, [&]() -> Status {
-    if (recvcounts == nullptr) return invalid_argument("reducescatterv: recvcounts is NULL");
-    return {};
+    return check_list("reducescatterv", "recvcounts", recvcounts);
   });
 }
 
@@ -365,8 +386,8 @@ hetcclResult_t hetcclAllGatherv(const void* send, size_t sendcount, void* recv,
   const Call call{
       Collective::kAllGather, send, recv, 0, type, hetcclSum, 0, recvcounts, recvdispls};
   return collective(call, comm, stream, [&]() -> Status {
-    if (recvcounts == nullptr) return invalid_argument("allgatherv: recvcounts is NULL");
-    if (recvdispls == nullptr) return invalid_argument("allgatherv: recvdispls is NULL");
+    if (Status s = check_list("allgatherv", "recvcounts", recvcounts); !s.ok()) return s;
+    if (Status s = check_list("allgatherv", "recvdispls", recvdispls); !s.ok()) return s;
     const int rank = comm->communicator->rank();
     if (sendcount == recvcounts[rank]) return {};
     return invalid_argument("allgatherv: sendcount is " + std::to_string(sendcount) +
@@ -378,6 +399,60 @@ hetcclResult_t hetcclAllGatherv(const void* send, size_t sendcount, void* recv,
 hetcclResult_t hetcclAllToAll(const void* send, void* recv, size_t count, hetcclDataType_t type,
                               hetcclComm_t comm, hetcclStream_t stream) {
   return collective({Collective::kAllToAll, send, recv, count, type}, comm, stream);
+}
+
+hetcclResult_t hetcclAllToAllv(const void* send, const size_t* sendcounts, const size_t* senddispls,
+                               void* recv, const size_t* recvcounts, const size_t* recvdispls,
+                               hetcclDataType_t type, hetcclComm_t comm, hetcclStream_t stream) {
+  Call call{Collective::kAllToAll, send, recv, 0, type};
+  call.counts = recvcounts;
+  call.displacements = recvdispls;
+  call.send_counts = sendcounts;
+  call.send_displacements = senddispls;
+  call.own_counts = true;
+  return collective(call, comm, stream, [&]() -> Status {
+    if (Status s = check_list("alltoallv", "sendcounts", sendcounts); !s.ok()) return s;
+    if (Status s = check_list("alltoallv", "senddispls", senddispls); !s.ok()) return s;
+    if (Status s = check_list("alltoallv", "recvcounts", recvcounts); !s.ok()) return s;
+    return check_list("alltoallv", "recvdispls", recvdispls);
+  });
+}
+
+hetcclResult_t hetcclGather(const void* send, void* recv, size_t sendcount, hetcclDataType_t type,
+                            int root, hetcclComm_t comm, hetcclStream_t stream) {
+  return collective({Collective::kGather, send, recv, sendcount, type, hetcclSum, root}, comm,
+                    stream);
+}
+
+hetcclResult_t hetcclGatherv(const void* send, size_t sendcount, void* recv,
+                             const size_t* recvcounts, const size_t* recvdispls,
+                             hetcclDataType_t type, int root, hetcclComm_t comm,
+                             hetcclStream_t stream) {
+  Call call{Collective::kGather, send, recv, sendcount, type, hetcclSum, root};
+  return collective_of_root(call, recvcounts, recvdispls, "recvcounts", "recvdispls", comm, stream);
+}
+
+hetcclResult_t hetcclScatter(const void* send, void* recv, size_t recvcount, hetcclDataType_t type,
+                             int root, hetcclComm_t comm, hetcclStream_t stream) {
+  return collective({Collective::kScatter, send, recv, recvcount, type, hetcclSum, root}, comm,
+                    stream);
+}
+
+hetcclResult_t hetcclScatterv(const void* send, const size_t* sendcounts, const size_t* senddispls,
+                              void* recv, size_t recvcount, hetcclDataType_t type, int root,
+                              hetcclComm_t comm, hetcclStream_t stream) {
+  Call call{Collective::kScatter, send, recv, recvcount, type, hetcclSum, root};
+  return collective_of_root(call, sendcounts, senddispls, "sendcounts", "senddispls", comm, stream);
+}
+
+hetcclResult_t hetcclScan(const void* send, void* recv, size_t count, hetcclDataType_t type,
+                          hetcclRedOp_t op, hetcclComm_t comm, hetcclStream_t stream) {
+  return collective({Collective::kScan, send, recv, count, type, op}, comm, stream);
+}
+
+hetcclResult_t hetcclExscan(const void* send, void* recv, size_t count, hetcclDataType_t type,
+                            hetcclRedOp_t op, hetcclComm_t comm, hetcclStream_t stream) {
+  return collective({Collective::kExscan, send, recv, count, type, op}, comm, stream);
 }
 
 hetcclResult_t hetcclBarrier(hetcclComm_t comm, hetcclStream_t stream) {

@@ -21,11 +21,21 @@ struct Call {
   DataType type = hetcclByte;
   RedOp op = hetcclSum;  // of reductions
   int root = 0;
-  const size_t* counts = nullptr;         // v-forms: one a rank
-  const size_t* displacements = nullptr;  // allgatherv: elements
+  // v-forms: of the blocks received (Scatterv: sent), one a rank. Gatherv, Scatterv: of the root
+  // only. Displacements are in elements.
+  const size_t* counts = nullptr;
+  const size_t* displacements = nullptr;
+  // AllToAllv: of the blocks sent.
+  const size_t* send_counts = nullptr;
+  const size_t* send_displacements = nullptr;
+  // AllToAllv, Gatherv, Scatterv: a rank knows the counts of what it sends and receives itself.
+  bool own_counts = false;
 
-  bool reduces() const;
-  bool rooted() const;
+  bool reduces() const { return coll::reduces(collective); }
+  bool rooted() const { return coll::rooted(collective); }
+  bool has_lists() const { return counts != nullptr || own_counts; }
+  // Whether the two buffers cannot be one: AllToAllv whose sides differ.
+  bool apart(int ranks) const;
 };
 
 // What this rank's buffers are in a call: where, and how long.
@@ -38,9 +48,10 @@ struct Extents {
 // depends on the shape of the call alone, so that it is asked once a shape; check_buffers() looks
 // at the pointers.
 Result<Extents> check_arguments(const Call& call, int ranks, int rank);
-Status check_buffers(const Call& call, int rank, const Extents& extents);
+Status check_buffers(const Call& call, int ranks, int rank, const Extents& extents);
 
-// Equal on two ranks iff they make the same call, but for collisions of 64 bits.
+// Equal on two ranks iff they make the same call, but for collisions of 64 bits. Counts that not
+// all ranks know are left out: each message names its own.
 uint64_t hash_of(const Call& call, int ranks);
 // "allreduce count=100 type=float32 op=sum".
 std::string text_of(const Call& call, int ranks);

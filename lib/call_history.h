@@ -23,7 +23,7 @@ class CallHistory {
     e.hash.store(program.hash, std::memory_order_relaxed);
     e.what.store(pack(call), std::memory_order_relaxed);
     e.count.store(call.count, std::memory_order_relaxed);
-    if (call.counts != nullptr) add_text(sequence, program.text);
+    if (call.has_lists()) add_text(sequence, program.text);
     e.sequence.store(sequence, std::memory_order_release);
   }
 

@@ -16,8 +16,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPiece = 1 << 20;     // of a large all-reduce: what the L2 cache holds
-constexpr double kMismatchWait_s = 5;  // for the verdict of the control plane
+constexpr size_t kPiece = 1 << 20;           // of a large all-reduce: what the L2 cache holds
+constexpr size_t kUnknownBlock = 16 * 1024;  // bytes, for blocks whose sizes not all ranks know
+constexpr double kMismatchWait_s = 5;        // for the verdict of the control plane
 
 }  // namespace
 
@@ -34,7 +35,7 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   const auto found = program_for(call);
   if (!found.ok()) return found.status();
   const CachedProgram* const program = (*found)->get();
-  if (Status s = check_buffers(call, rank_, program->extents); !s.ok()) return s;
+  if (Status s = check_buffers(call, ranks(), rank_, program->extents); !s.ok()) return s;
   if (device::any_loaded()) {
     const Result<Where> where = locate(call, program->extents);
     if (!where.ok()) return where.status();
@@ -42,6 +43,7 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
     if (!where->host()) {
       p->call = call;
       p->call.counts = p->call.displacements = nullptr;
+      p->call.send_counts = p->call.send_displacements = nullptr;
     }
   }
   p->program = program;
@@ -78,7 +80,9 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
   query.collective = call.collective;
   query.ranks = ranks();
   query.root = call.root;
-  query.bytes = extents.total_elements * shape.element_bytes;
+  query.own_counts = shape.own_counts = call.own_counts;
+  query.bytes = call.own_counts ? static_cast<size_t>(ranks()) * kUnknownBlock
+                                : extents.total_elements * shape.element_bytes;
   query.element_bytes = shape.element_bytes;
   query.accumulator_bytes = shape.accumulator_bytes;
   query.needs_rank_order = reduces && settings_.reproducible && !order_free(call.type, call.op);
@@ -95,14 +99,15 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
   auto bind = [&](size_t count) {
     Call part = call;
     part.count = count;
-    return run::Program(coll::make_plan(*choice.algorithm, ranks(), rank_, call.root),
-                        layout_of(part, *choice.algorithm, ranks(), rank_), shape);
+    return run::Program(
+        coll::make_plan(*choice.algorithm, ranks(), rank_, call.root, call.apart(ranks())),
+        layout_of(part, *choice.algorithm, ranks(), rank_), shape);
   };
   const size_t piece = piece_of(call, extents);
   CachedProgram made{choice.algorithm,
                      extents,
                      hash_of(call, ranks()),
-                     call.counts != nullptr ? text_of(call, ranks()) : std::string(),
+                     call.has_lists() ? text_of(call, ranks()) : std::string(),
                      piece,
                      bind(piece != 0 ? piece : call.count),
                      {}};
@@ -120,7 +125,7 @@ size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
 }
 
 void Communicator::record_call(const Call& call) {
-  if (call.counts != nullptr) record_ << "# ";  // replay knows no lists of counts
+  if (call.has_lists()) record_ << "# ";  // replay knows no lists of counts
   record_ << coll::name_of(call.collective) << ' ' << call.count << ' ' << name_of(call.type) << ' '
           << (call.reduces() ? name_of(call.op) : "-");
   if (call.rooted()) record_ << ' ' << call.root;
@@ -218,7 +223,7 @@ Status Communicator::begin(const Prepared& prepared) {
   Status s;
   if (with_device_) s = device_run_->begin(prepared.where, prepared.call, *current_, &buffers_);
   executing_ = with_device_ ? device_run_->execution() : execution_.get();
-  over_ = with_device_ ? device_run_->lane() : lane_.get();
+  over_ = with_device_ ? device_run_->lane() : host_lane_;
   if (s.ok() && executing_ == execution_.get()) s = reserve_scratch();
   if (!s.ok()) {
     // The others already count on this rank, so the communicator cannot go on.
@@ -372,8 +377,20 @@ Status Communicator::check_wait() {
 // A message of another call came. The control plane finds out who differs; what this rank knows by
 // itself serves if no verdict comes.
 Status Communicator::mismatched() {
-  const run::Mismatch m = execution_->mismatch();
-  execution_->abandon();
+  const run::Mismatch m = executing_->mismatch();
+  executing_->abandon();
+  constexpr uint64_t kCounts = uint64_t{1} << 48;  // above it another call's signature
+  if (current_->program.shape().own_counts && m.named_elements < kCounts) {
+    uint64_t hash;
+    std::string text;
+    history_.find(current_sequence_, ranks(), &hash, &text);
+    broken(invalid_usage("rank " + std::to_string(m.peer) + " sends " +
+                         std::to_string(m.named_elements) + " elements to rank " +
+                         std::to_string(rank_) + ", which expects " +
+                         std::to_string(m.expected_elements) + " in call " +
+                         std::to_string(current_sequence_) + ", " + text));
+    return failure();
+  }
   // A rank that only sends may have run ahead by as many calls as messages fit on the way.
   const uint64_t earliest = current_sequence_ - std::min(current_sequence_ - 1, settings_.depth);
   for (uint64_t s = earliest; s <= current_sequence_; ++s) session_->compare_calls(id_, s);

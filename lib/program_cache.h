@@ -35,12 +35,13 @@ struct ProgramKey {
   RedOp op;
   int root;
   size_t count;
+  bool own_counts;
   std::vector<size_t> lists;
 
   bool operator==(const ProgramKey&) const = default;
   bool matches(const Call& c) const {
-    return c.counts == nullptr && lists.empty() && collective == c.collective && type == c.type &&
-           op == c.op && root == c.root && count == c.count;
+    return !c.has_lists() && !own_counts && lists.empty() && collective == c.collective &&
+           type == c.type && op == c.op && root == c.root && count == c.count;
   }
 };
 
@@ -81,10 +82,9 @@ class ProgramCache {
     }
   };
   static ProgramKey key_of(const Call& c, int ranks) {
-    ProgramKey key{c.collective, c.type, c.op, c.root, c.count, {}};
-    if (c.counts != nullptr) key.lists.assign(c.counts, c.counts + ranks);
-    if (c.displacements != nullptr) {
-      key.lists.insert(key.lists.end(), c.displacements, c.displacements + ranks);
+    ProgramKey key{c.collective, c.type, c.op, c.root, c.count, c.own_counts, {}};
+    for (const size_t* list : {c.counts, c.displacements, c.send_counts, c.send_displacements}) {
+      if (list != nullptr) key.lists.insert(key.lists.end(), list, list + ranks);
     }
     return key;
   }

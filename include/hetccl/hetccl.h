@@ -165,8 +165,9 @@ HETCCL_API hetcclResult_t hetcclCommUserRank(hetcclComm_t comm, int* rank);
 HETCCL_API hetcclResult_t hetcclCommGetAsyncError(hetcclComm_t comm, hetcclResult_t* async_error);
 
 /* ---- Collectives ----
- * In place: sendbuff == recvbuff, or for AllGather(v) and ReduceScatter(v) the rank's own block
- * within the other buffer. Other overlaps are hetcclInvalidArgument. */
+ * In place: sendbuff == recvbuff, or for AllGather(v), ReduceScatter(v), and at the root Gather(v)
+ * and Scatter(v), the rank's own block within the other buffer. Other overlaps are
+ * hetcclInvalidArgument. Counts and displacements are in elements. */
 
 HETCCL_API hetcclResult_t hetcclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                           hetcclDataType_t type, hetcclRedOp_t op,
@@ -203,6 +204,42 @@ HETCCL_API hetcclResult_t hetcclAllGatherv(const void* sendbuff, size_t sendcoun
 HETCCL_API hetcclResult_t hetcclAllToAll(const void* sendbuff, void* recvbuff, size_t count,
                                          hetcclDataType_t type, hetcclComm_t comm,
                                          hetcclStream_t stream);
+/* sendcounts[p] elements from sendbuff + senddispls[p] go to rank p, whose recvcounts for this rank
+ * must be the same; recvcounts[p] of them come from it to recvbuff + recvdispls[p]. In place with
+ * equal counts and displacements for both. */
+HETCCL_API hetcclResult_t hetcclAllToAllv(const void* sendbuff, const size_t* sendcounts,
+                                          const size_t* senddispls, void* recvbuff,
+                                          const size_t* recvcounts, const size_t* recvdispls,
+                                          hetcclDataType_t type, hetcclComm_t comm,
+                                          hetcclStream_t stream);
+/* recvbuff holds nranks * sendcount elements at `root`, and is not looked at elsewhere. */
+HETCCL_API hetcclResult_t hetcclGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                       hetcclDataType_t type, int root, hetcclComm_t comm,
+                                       hetcclStream_t stream);
+/* recvbuff, recvcounts and recvdispls are looked at by `root` only; recvcounts[p] must be what rank
+ * p gives as sendcount. */
+HETCCL_API hetcclResult_t hetcclGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                        const size_t* recvcounts, const size_t* recvdispls,
+                                        hetcclDataType_t type, int root, hetcclComm_t comm,
+                                        hetcclStream_t stream);
+/* sendbuff holds nranks * recvcount elements at `root`, and is not looked at elsewhere. */
+HETCCL_API hetcclResult_t hetcclScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                        hetcclDataType_t type, int root, hetcclComm_t comm,
+                                        hetcclStream_t stream);
+/* sendbuff, sendcounts and senddispls are looked at by `root` only; sendcounts[p] must be what rank
+ * p gives as recvcount. */
+HETCCL_API hetcclResult_t hetcclScatterv(const void* sendbuff, const size_t* sendcounts,
+                                         const size_t* senddispls, void* recvbuff, size_t recvcount,
+                                         hetcclDataType_t type, int root, hetcclComm_t comm,
+                                         hetcclStream_t stream);
+/* Rank r gets what ranks 0 to r give, combined in this order. hetcclAvg is not defined. */
+HETCCL_API hetcclResult_t hetcclScan(const void* sendbuff, void* recvbuff, size_t count,
+                                     hetcclDataType_t type, hetcclRedOp_t op, hetcclComm_t comm,
+                                     hetcclStream_t stream);
+/* Rank r gets what ranks 0 to r-1 give; rank 0 gets nothing, and its recvbuff may be NULL. */
+HETCCL_API hetcclResult_t hetcclExscan(const void* sendbuff, void* recvbuff, size_t count,
+                                       hetcclDataType_t type, hetcclRedOp_t op, hetcclComm_t comm,
+                                       hetcclStream_t stream);
 HETCCL_API hetcclResult_t hetcclBarrier(hetcclComm_t comm, hetcclStream_t stream);
 
 /* ---- Streams of the host, and memory ---- */

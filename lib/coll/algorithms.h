@@ -35,6 +35,21 @@ void recursive_doubling_all_reduce(Builder& b);
 void binomial_broadcast(Builder& b);
 void binomial_reduce(Builder& b);
 void bruck_all_gather(Builder& b);
+void bruck_all_to_all(Builder& b);
 void dissemination_barrier(Builder& b);
+
+// gather.cc
+void direct_gather(Builder& b);
+void direct_scatter(Builder& b);
+void binomial_gather(Builder& b);
+void binomial_scatter(Builder& b);
+
+// scan.cc
+void direct_scan(Builder& b);
+void direct_exscan(Builder& b);
+void doubling_inclusive_scan(Builder& b);
+void doubling_exscan(Builder& b);
+void chain_scan(Builder& b);
+void chain_exscan(Builder& b);
 
 }  // namespace hetccl::coll

@@ -1,6 +1,7 @@
 // Rank and block arithmetic that algorithms share. Pure functions of rank counts.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "lib/coll/plan.h"
@@ -53,6 +54,7 @@ struct BinomialTree {
       if (relative + distance < ranks) children.push_back((rank + distance) % ranks);
     }
     if (relative != 0) parent = (rank - distance + ranks) % ranks;
+    size = std::min(distance, ranks - relative);
   }
   // Whether a child has no children of its own.
   bool is_leaf(int child) const {
@@ -60,7 +62,11 @@ struct BinomialTree {
     return relative % 2 == 1 || relative + 1 == ranks_;
   }
 
+  // Ranks of a child's subtree: the child and those that follow it.
+  int size_of(int child) const { return BinomialTree(ranks_, child, root_).size; }
+
   int parent = -1;            // -1: the root
+  int size = 1;               // ranks of the own subtree
   std::vector<int> children;  // nearest first
 
  private:

@@ -10,7 +10,7 @@ bool same_blocks(BlockRange a, BlockRange b) { return a.first == b.first && a.co
 
 // Finds what each step of a plan must wait for.
 //
-// Every block of the group {input, output, work}, and every block of temp, is a place. A place
+// Every block of each place group (see plan.h: input, output and work are one) is a place. A place
 // remembers who wrote it last and who has read it since; a later reader waits for the writer, a
 // later writer for the writer and the readers. One exception keeps a rank's copy of its own input
 // off the critical path: copying block b of input to block b of output writes nothing where the two
@@ -19,7 +19,7 @@ class DependencyFinder {
  public:
   explicit DependencyFinder(Plan& plan)
       : plan_(plan),
-        places_(static_cast<size_t>(2) * plan.blocks),
+        places_(static_cast<size_t>(kPlaceGroups) * plan.blocks),
         last_sent_(plan.ranks, -1),
         last_received_(plan.ranks, -1) {}
 
@@ -58,8 +58,7 @@ class DependencyFinder {
   };
 
   Place& place(Buffer buffer, int block) {
-    const int group = buffer == Buffer::kTemp ? plan_.blocks : 0;
-    return places_[group + block % plan_.blocks];
+    return places_[place_group(plan_, buffer) * plan_.blocks + block % plan_.blocks];
   }
 
   void wait_in_order(int& last, uint32_t s) {
@@ -151,7 +150,7 @@ class DependencyFinder {
   }
 
   Plan& plan_;
-  std::vector<Place> places_;  // of the group, then of temp
+  std::vector<Place> places_;  // group after group
   std::vector<int> last_sent_, last_received_;
   std::vector<Dependency> found_;
 };
@@ -167,13 +166,14 @@ bool copies_input(const Plan& plan, const Step& step) {
   return from.peer < 0 && from.buffer == Buffer::kInput && from.first == step.blocks.first;
 }
 
-Builder::Builder(Collective collective, int ranks, int rank, int root, int blocks) {
+Builder::Builder(Collective collective, int ranks, int rank, int root, int blocks, bool apart) {
   assert(ranks > 0 && rank >= 0 && rank < ranks && root >= 0 && root < ranks && blocks > 0);
   plan_.collective = collective;
   plan_.ranks = ranks;
   plan_.rank = rank;
   plan_.root = root;
   plan_.blocks = blocks;
+  plan_.apart = apart;
 }
 
 BlockRange Builder::normal(BlockRange blocks) const {

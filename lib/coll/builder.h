@@ -17,7 +17,7 @@ inline Operand wide_message(int peer) { return {peer, Buffer::kInput, 0, true}; 
 
 class Builder {
  public:
-  Builder(Collective collective, int ranks, int rank, int root, int blocks);
+  Builder(Collective collective, int ranks, int rank, int root, int blocks, bool apart = false);
 
   int ranks() const { return plan_.ranks; }
   int rank() const { return plan_.rank; }

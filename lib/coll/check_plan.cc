@@ -128,10 +128,7 @@ class PlanCheck {
     if (step.kind == StepKind::kSend) return {};
     const uint32_t operands = step.operands_end - step.operands_begin;
     if (operands == 0) return fail(i, "combines nothing");
-    const bool moves_only =
-        plan_.collective == Collective::kBroadcast || plan_.collective == Collective::kAllGather ||
-        plan_.collective == Collective::kAllToAll || plan_.collective == Collective::kBarrier;
-    if (moves_only && (operands > 1 || step.finalize)) {
+    if (!reduces(plan_.collective) && (operands > 1 || step.finalize)) {
       return fail(i, "reduces in a collective that only moves data");
     }
     if (step.finalize && step.buffer == Buffer::kWork) {
@@ -159,21 +156,28 @@ class PlanCheck {
     if (step.buffer == Buffer::kInput) return fail(i, "writes the input");
     if (step.buffer != Buffer::kOutput) return {};
     const Collective c = plan_.collective;
-    if (c == Collective::kReduceScatter && !same_blocks(step.blocks, {plan_.rank, 1})) {
+    const bool own_block = c == Collective::kReduceScatter || c == Collective::kScatter;
+    if (own_block && !same_blocks(step.blocks, {plan_.rank, 1})) {
       return fail(i, "writes blocks of the output that belong to others");
     }
-    if (c == Collective::kReduce && plan_.rank != plan_.root) {
+    if ((c == Collective::kReduce || c == Collective::kGather) && plan_.rank != plan_.root) {
       return fail(i, "writes the output though it is not the root");
+    }
+    if (c == Collective::kExscan && plan_.rank == 0) {
+      return fail(i, "writes the output, which an exclusive scan leaves alone on rank 0");
     }
     if (c == Collective::kBarrier) return fail(i, "writes the output of a barrier");
     return {};
   }
   Status check_read(size_t i, Buffer buffer, BlockRange blocks) const {
     if (buffer != Buffer::kInput) return {};
-    if (plan_.collective == Collective::kBroadcast && plan_.rank != plan_.root) {
+    const Collective c = plan_.collective;
+    const bool of_root = c == Collective::kBroadcast || c == Collective::kScatter;
+    if (of_root && plan_.rank != plan_.root) {
       return fail(i, "reads the input though it is not the root");
     }
-    if (plan_.collective == Collective::kAllGather && !same_blocks(blocks, {plan_.rank, 1})) {
+    const bool own_block = c == Collective::kAllGather || c == Collective::kGather;
+    if (own_block && !same_blocks(blocks, {plan_.rank, 1})) {
       return fail(i, "reads blocks that its input does not hold");
     }
     return {};
@@ -210,11 +214,11 @@ class PlanCheck {
   // one place (in place) or not. A copy of input to the same block of output does nothing in place,
   // and else does not touch what readers of the input read.
   Status check_races(const Order& order) const {
-    std::vector<std::vector<Access>> places(static_cast<size_t>(2) * plan_.blocks);
+    std::vector<std::vector<Access>> places(static_cast<size_t>(kPlaceGroups) * plan_.blocks);
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       const auto touch = [&](Buffer buffer, int first, bool writes) {
-        const int group = buffer == Buffer::kTemp ? plan_.blocks : 0;
+        const int group = place_group(plan_, buffer) * plan_.blocks;
         for (int b = 0; b < step.blocks.count; ++b) {
           places[group + (first + b) % plan_.blocks].push_back(
               {i, buffer, writes, first == step.blocks.first});

@@ -87,19 +87,25 @@ void Layout::set_compact(Buffer buffer, int own) {
 
 void Layout::set_displacements(Buffer buffer, std::span<const size_t> displacements) {
   assert(displacements.size() == counts_.size());
-  displaced_buffer_ = buffer;
-  displaced_.assign(displacements.begin(), displacements.end());
+  assert(buffer == Buffer::kInput || buffer == Buffer::kOutput);
+  displaced_[buffer == Buffer::kOutput].assign(displacements.begin(), displacements.end());
+}
+
+void Layout::set_input_counts(std::span<const size_t> counts) {
+  assert(counts.size() == counts_.size());
+  input_counts_.assign(counts.begin(), counts.end());
 }
 
 Layout::Extent Layout::extent(Buffer buffer, int block) const {
   assert(block >= 0 && block < blocks());
   size_t offset = offsets_[block];
+  const bool users = buffer == Buffer::kInput || buffer == Buffer::kOutput;
   if (compact_block_ == block && compact_buffer_ == buffer) {
     offset = 0;
-  } else if (!displaced_.empty() && displaced_buffer_ == buffer) {
-    offset = displaced_[block];
+  } else if (users && !displaced_[buffer == Buffer::kOutput].empty()) {
+    offset = displaced_[buffer == Buffer::kOutput][block];
   }
-  return {offset, counts_[block]};
+  return {offset, count(buffer, block)};
 }
 
 }  // namespace hetccl::coll

@@ -29,15 +29,39 @@ enum class Collective : uint8_t {
   kBroadcast,
   kAllGather,
   kAllToAll,
+  kGather,
+  kScatter,
+  kScan,
+  kExscan,
   kBarrier,
 };
-inline constexpr int kCollectives = 7;
+inline constexpr int kCollectives = 11;
+
+// Whether it combines contributions, and whether one rank's part differs from the others'.
+constexpr bool reduces(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kReduce ||
+         c == Collective::kReduceScatter || c == Collective::kScan || c == Collective::kExscan;
+}
+constexpr bool rooted(Collective c) {
+  return c == Collective::kReduce || c == Collective::kBroadcast || c == Collective::kGather ||
+         c == Collective::kScatter;
+}
+// Whether a rank's buffers hold a block for each rank, or its own of them.
+constexpr bool block_per_rank(Collective c) {
+  return c == Collective::kReduceScatter || c == Collective::kAllGather ||
+         c == Collective::kAllToAll || c == Collective::kGather || c == Collective::kScatter;
+}
+// Contributions to the result of `rank`.
+constexpr int contributions(Collective c, int ranks, int rank) {
+  return c == Collective::kScan ? rank + 1 : c == Collective::kExscan ? rank : ranks;
+}
 
 // Where a block lives. Input, output and temp hold elements; work holds accumulators (partial
 // results), which may be wider. Block b of input and of output may be the same memory, and where
-// accumulator and element are one type, block b of work and of output too; so the builder treats
-// equal blocks of these three as one place. Temp is apart.
+// accumulator and element are one type, block b of work and of output too; so equal blocks of these
+// three count as one place. Temp is apart.
 enum class Buffer : uint8_t { kInput, kOutput, kWork, kTemp };
+inline constexpr int kBuffers = 4;
 
 // Blocks first, first+1, ... modulo the number of blocks of the plan.
 struct BlockRange {
@@ -80,7 +104,21 @@ struct Plan {
   std::vector<Operand> operands;
   std::vector<Dependency> dependencies;
   bool uses_work = false, uses_temp = false;
+  // For calls whose input and output cannot be one place (AllToAllv with other counts or
+  // displacements on its two sides): then their blocks may differ in size, and nothing waits for
+  // the one because of the other.
+  bool apart = false;
 };
+
+// Which buffers' equal blocks count as one place: those of one group. An exclusive scan must keep
+// the partial that it got beside the one that it hands on, so its work is apart from its output.
+constexpr int place_group(const Plan& plan, Buffer buffer) {
+  if (buffer == Buffer::kTemp) return 1;
+  if (buffer == Buffer::kWork && plan.collective == Collective::kExscan) return 2;
+  if (buffer == Buffer::kInput && plan.apart) return 3;
+  return 0;
+}
+inline constexpr int kPlaceGroups = 4;
 
 // Whether the step copies blocks of input to the same blocks of output: nothing to do where the two
 // are one place, and hence no hazard to steps that read the input.

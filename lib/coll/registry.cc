@@ -48,6 +48,7 @@ void direct_all_gather_only(Builder& b) {
 using C = Collective;
 constexpr bool kRankOrder = true, kOtherOrder = false;
 constexpr bool kUnbuffered = true, kBuffered = false;
+constexpr bool kOwnCounts = true;
 
 // Within a collective, the first of two algorithms that cost the same is preferred.
 constexpr Algorithm kAlgorithms[] = {
@@ -102,16 +103,43 @@ constexpr Algorithm kAlgorithms[] = {
      kRankOrder, kUnbuffered},
 
     {C::kAllToAll, "direct", "each block straight to its rank", direct_all_to_all, block_per_rank,
-     kRankOrder, kBuffered},
+     kRankOrder, kBuffered, kOwnCounts},
     {C::kAllToAll, "pairwise", "pairs exchange, the higher rank by way of a copy",
-     pairwise_all_to_all, block_per_rank, kRankOrder, kUnbuffered},
+     pairwise_all_to_all, block_per_rank, kRankOrder, kUnbuffered, kOwnCounts},
+    {C::kAllToAll, "bruck", "packed blocks 1, 2, 4, ... ranks at a time (Bruck)", bruck_all_to_all,
+     block_per_rank, kRankOrder, kUnbuffered},
+
+    {C::kGather, "direct", "each block straight to the root", direct_gather, block_per_rank,
+     kRankOrder, kUnbuffered, kOwnCounts},
+    {C::kGather, "binomial", "blocks of subtrees up a binomial tree", binomial_gather,
+     block_per_rank, kRankOrder, kUnbuffered},
+
+    {C::kScatter, "direct", "each block straight from the root", direct_scatter, block_per_rank,
+     kRankOrder, kUnbuffered, kOwnCounts},
+    {C::kScatter, "binomial", "blocks of subtrees down a binomial tree", binomial_scatter,
+     block_per_rank, kRankOrder, kUnbuffered},
+
+    {C::kScan, "direct", "every rank sends to all above it", direct_scan, one_block, kRankOrder,
+     kUnbuffered},
+    {C::kScan, "recursive_doubling", "partials to the ranks 1, 2, 4, ... above (Hillis, Steele)",
+     doubling_inclusive_scan, one_block, kOtherOrder, kUnbuffered},
+    {C::kScan, "chain", "partials pipelined from rank 0 to the last", chain_scan, one_block,
+     kRankOrder, kUnbuffered},
+
+    {C::kExscan, "direct", "every rank sends to all above it", direct_exscan, one_block, kRankOrder,
+     kUnbuffered},
+    {C::kExscan, "recursive_doubling", "a shift, then partials to the ranks 1, 2, 4, ... above",
+     doubling_exscan, one_block, kOtherOrder, kUnbuffered},
+    {C::kExscan, "chain", "partials pipelined from rank 0 to the last", chain_exscan, one_block,
+     kRankOrder, kUnbuffered},
 
     {C::kBarrier, "dissemination", "a word to the ranks 1, 2, 4, ... above (Hensgen)",
      dissemination_barrier, one_block, kRankOrder, kBuffered},
 };
 
 constexpr std::array<std::string_view, kCollectives> kNames = {
-    "allreduce", "reduce", "reducescatter", "broadcast", "allgather", "alltoall", "barrier"};
+    "allreduce", "reduce",  "reducescatter", "broadcast", "allgather", "alltoall",
+    "gather",    "scatter", "scan",          "exscan",    "barrier"};
 
 }  // namespace
 
@@ -137,13 +165,15 @@ std::optional<Collective> parse_collective(std::string_view name) {
   return std::nullopt;
 }
 
-Plan make_plan(const Algorithm& algorithm, int ranks, int rank, int root) {
+Plan make_plan(const Algorithm& algorithm, int ranks, int rank, int root, bool apart) {
   assert(rank >= 0 && rank < ranks && root >= 0 && root < ranks);
+  assert(!apart || algorithm.own_counts);
   const int blocks = algorithm.blocks(ranks);
-  Builder builder(algorithm.collective, ranks, rank, root, blocks);
+  Builder builder(algorithm.collective, ranks, rank, root, blocks, apart);
   if (ranks > 1) {
     algorithm.emit(builder);
-  } else if (algorithm.collective != Collective::kBarrier) {
+  } else if (contributions(algorithm.collective, 1, 0) > 0 &&
+             algorithm.collective != Collective::kBarrier) {
     builder.copy(Buffer::kOutput, {0, blocks}, Buffer::kInput, 0);  // bit for bit: no reduction
   }
   return std::move(builder).finish(algorithm.name);

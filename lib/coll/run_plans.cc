@@ -82,7 +82,7 @@ class Runner {
     const Plan& plan = plans_[r];
     const size_t steps = plan.steps.size();
     RankState& state = state_[r];
-    state.cells.resize(static_cast<size_t>(4) * blocks_);
+    state.cells.resize(static_cast<size_t>(kBuffers) * blocks_);
     state.pending.resize(steps * chunks_);
     state.missing.resize(steps);
     state.next_chunk.resize(steps);
@@ -114,19 +114,19 @@ class Runner {
   void fill_input(int r) {
     for (int b = 0; b < blocks_; ++b) {
       bool holds = true;
-      if (collective_ == Collective::kAllGather) holds = b == r;
-      if (collective_ == Collective::kBroadcast) holds = r == plans_[r].root;
+      if (collective_ == Collective::kAllGather || collective_ == Collective::kGather) {
+        holds = b == r;
+      }
+      if (collective_ == Collective::kBroadcast || collective_ == Collective::kScatter) {
+        holds = r == plans_[r].root;
+      }
       if (holds) cell(r, Buffer::kInput, b) = {values_.contribution(r), b};
     }
   }
 
   Cell& cell(int r, Buffer buffer, int block) {
-    size_t group = 0;
-    if (buffer == Buffer::kTemp) {
-      group = 3;
-    } else if (!in_place_[r]) {
-      group = static_cast<size_t>(buffer);
-    }
+    const bool shared = in_place_[r] && place_group(plans_[r], buffer) == 0;
+    const size_t group = shared ? 0 : static_cast<size_t>(buffer);
     return state_[r].cells[group * blocks_ + block % blocks_];
   }
   Pair& pair(int from, int to) { return pairs_[static_cast<size_t>(from) * ranks_ + to]; }
@@ -284,10 +284,11 @@ class Runner {
   void finalize(int r, uint32_t s, Cell* sum) {
     if (values_.is_final(sum->value)) {
       fail(r, s, "finalizes a result twice");
-    } else if (values_.contributions(sum->value) != ranks_) {
+    } else if (const int due = contributions(collective_, ranks_, r);
+               values_.contributions(sum->value) != due) {
       fail(r, s,
            "finalizes " + std::to_string(values_.contributions(sum->value)) + " of " +
-               std::to_string(ranks_) + " contributions");
+               std::to_string(due) + " contributions");
     } else {
       sum->value = values_.finalized(sum->value);
     }
@@ -363,7 +364,10 @@ class Runner {
   void check_results() {
     proof_.rank_order = true;
     if (collective_ == Collective::kBarrier) return check_barrier();
-    const Values::Id in_order = values_.result_in_rank_order();
+    if (collective_ == Collective::kScan || collective_ == Collective::kExscan) {
+      return check_prefixes();
+    }
+    const Values::Id in_order = values_.result_in_rank_order(ranks_);
     std::vector<Values::Id> agreed(blocks_, Values::kUnwritten);
     for (int r = 0; r < ranks_; ++r) {
       for (int b = 0; b < blocks_; ++b) {
@@ -371,7 +375,7 @@ class Runner {
         const Cell result = cell(r, Buffer::kOutput, b);
         if (result.value == Values::kUnwritten) return fail_result(r, b, "is never written");
         Cell right{values_.contribution(moved_from(r, b)), moved_block(r, b)};
-        if (reduces() && ranks_ > 1) {
+        if (reduces(collective_) && ranks_ > 1) {
           if (!values_.is_final(result.value)) return fail_result(r, b, "is not finalized");
           if (agreed[b] == Values::kUnwritten) agreed[b] = result.value;
           right.value = agreed[b];
@@ -382,26 +386,59 @@ class Runner {
         }
         if (result.value != right.value) {
           return fail_result(r, b,
-                             reduces() ? "was reduced in another order than on other ranks"
-                                       : "holds the data of another rank");
+                             reduces(collective_)
+                                 ? "was reduced in another order than on other ranks"
+                                 : "holds the data of another rank");
         }
       }
     }
   }
-  bool reduces() const {
-    return collective_ == Collective::kAllReduce || collective_ == Collective::kReduce ||
-           collective_ == Collective::kReduceScatter;
-  }
   bool is_result(int r, int b) const {
-    if (collective_ == Collective::kReduce) return r == plans_[r].root;
-    return collective_ != Collective::kReduceScatter || b == r;
+    switch (collective_) {
+      case Collective::kReduce:
+      case Collective::kGather:
+        return r == plans_[r].root;
+      case Collective::kReduceScatter:
+      case Collective::kScatter:
+        return b == r;
+      default:
+        return true;
+    }
   }
   int moved_from(int r, int b) const {
-    if (collective_ == Collective::kBroadcast) return plans_[r].root;
-    if (collective_ == Collective::kAllGather || collective_ == Collective::kAllToAll) return b;
-    return 0;  // one rank alone
+    switch (collective_) {
+      case Collective::kBroadcast:
+      case Collective::kScatter:
+        return plans_[r].root;
+      case Collective::kAllGather:
+      case Collective::kAllToAll:
+      case Collective::kGather:
+        return b;
+      default:
+        return 0;  // one rank alone
+    }
   }
   int moved_block(int r, int b) const { return collective_ == Collective::kAllToAll ? r : b; }
+
+  // Each rank has the ranks up to it, or below it, combined from left to right. A prefix of one is
+  // that rank's data as they are.
+  void check_prefixes() {
+    for (int r = 0; r < ranks_; ++r) {
+      const int due = contributions(collective_, ranks_, r);
+      for (int b = 0; b < blocks_ && due > 0; ++b) {
+        const Cell result = cell(r, Buffer::kOutput, b);
+        if (result.value == Values::kUnwritten) return fail_result(r, b, "is never written");
+        if (result.block != b) return fail_result(r, b, "holds another block");
+        if (values_.contributions(result.value) != due || !values_.is_prefix(result.value)) {
+          return fail_result(r, b, "is not what the first ranks give, in their order");
+        }
+        if (values_.is_final(result.value) != (due > 1)) {
+          return fail_result(r, b, due > 1 ? "is not finalized" : "is finalized, but of one rank");
+        }
+        proof_.rank_order &= result.value == values_.result_in_rank_order(due);
+      }
+    }
+  }
 
   void check_barrier() {
     for (int r = 0; r < ranks_; ++r) {

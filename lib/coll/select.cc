@@ -45,7 +45,14 @@ std::string known_algorithms(std::optional<Collective> collective) {
 
 bool can_serve(const Algorithm& algorithm, const Query& query) {
   return algorithm.collective == query.collective &&
-         (algorithm.rank_order || !query.needs_rank_order);
+         (algorithm.rank_order || !query.needs_rank_order) &&
+         (algorithm.own_counts || !query.own_counts);
+}
+
+std::string why_not(const Algorithm& algorithm, const Query& query) {
+  if (can_serve(algorithm, query)) return " is excluded there too";
+  if (query.own_counts && !algorithm.own_counts) return " needs counts that are equal on all ranks";
+  return " does not combine in rank order, as this call needs";
 }
 
 std::string microseconds(double seconds) {
@@ -143,9 +150,7 @@ Choice choose(const Query& query, const Forced& forced, const CostModel& model) 
     if (can_serve(*wanted, query) && !forced.excluded(query.collective, name)) {
       return {wanted, "forced by HETCCL_ALGO" + ignored, !ignored.empty()};
     }
-    ignored += (ignored.empty() ? "; HETCCL_ALGO's " : ", ") + name +
-               (can_serve(*wanted, query) ? " is excluded there too"
-                                          : " does not combine in rank order, as this call needs");
+    ignored += (ignored.empty() ? "; HETCCL_ALGO's " : ", ") + name + why_not(*wanted, query);
   }
   Choice choice = cheapest(query, &forced, model);
   if (choice.algorithm == nullptr) {

@@ -43,6 +43,8 @@ struct Query {
   size_t bytes;                             // of all blocks together
   size_t element_bytes, accumulator_bytes;  // of one element; equal for pure movement
   bool needs_rank_order;  // an operator that does not commute, or reproducible sums
+  bool own_counts =
+      false;  // no rank knows the sizes of all blocks; `bytes` must not depend on them
 };
 
 // What HETCCL_ALGO says: per collective the forced or excluded names, in order.

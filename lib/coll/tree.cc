@@ -1,4 +1,5 @@
 // Trees and dissemination: about log2 n rounds.
+#include <algorithm>
 #include <vector>
 
 #include "lib/coll/algorithms.h"
@@ -47,6 +48,44 @@ void bruck_all_gather(Builder& b) {
            {b.rank(), count});
     b.receive((b.rank() + held) % n, Buffer::kOutput, {b.rank() + held, count});
   }
+}
+
+// A block for the rank i above has i ranks to go, and lies at place n-i of temp. In round k all
+// blocks with bit k in i travel 2^k ranks together: they are packed into the front of the output,
+// which nobody reads before the end; what arrives behind them is unpacked into the same places.
+// Each ends, with i ranks behind it, i places below the rank's own; so in the last round, whose
+// blocks are consecutive, it arrives where it belongs. ceil(log2 n) rounds; each rank sends about
+// half its input in each, and copies as much: for the smallest blocks. Source as for the
+// all-gather.
+void bruck_all_to_all(Builder& b) {
+  const int n = b.ranks();
+  for (int place = 0; place < n; ++place) {
+    b.copy(Buffer::kTemp, {place}, Buffer::kInput, b.rank() - place);
+  }
+  const auto run_of = [n](int low, int bit) {  // of the blocks with low <= i < low + bit
+    const int count = std::min(bit, n - low);
+    return BlockRange{n - low - count + 1, count};
+  };
+  int bit = 1;
+  for (; 2 * bit < n; bit *= 2) {
+    int packed = 0;
+    for (int low = bit; low < n; low += 2 * bit) {
+      const BlockRange run = run_of(low, bit);
+      b.copy(Buffer::kOutput, {packed, run.count}, Buffer::kTemp, run.first);
+      packed += run.count;
+    }
+    b.send((b.rank() + bit) % n, Buffer::kOutput, {0, packed});
+    b.receive((b.rank() + n - bit) % n, Buffer::kOutput, {packed, packed});
+    for (int low = bit, at = packed; low < n; low += 2 * bit) {
+      const BlockRange run = run_of(low, bit);
+      b.copy(Buffer::kTemp, run, Buffer::kOutput, at);
+      at += run.count;
+    }
+  }
+  const BlockRange last = run_of(bit, bit);
+  b.send((b.rank() + bit) % n, Buffer::kTemp, last);
+  b.receive((b.rank() + n - bit) % n, Buffer::kOutput, {b.rank() + last.first, last.count});
+  b.copy(Buffer::kOutput, {b.rank() + n - bit + 1, bit}, Buffer::kTemp, n - bit + 1);
 }
 
 // In round k every rank tells the rank 2^k above that it, and all that it has heard from, are here.

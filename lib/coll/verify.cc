@@ -36,23 +36,25 @@ std::vector<std::vector<bool>> mixtures(int ranks) {
 }
 
 std::vector<int> roots(const Algorithm& algorithm, int ranks) {
-  const bool rooted =
-      algorithm.collective == Collective::kReduce || algorithm.collective == Collective::kBroadcast;
-  if (!rooted) return {0};
+  if (!rooted(algorithm.collective)) return {0};
   if (ranks > 8) return {0, 1, ranks - 1};
   std::vector<int> all;
   for (int r = 0; r < ranks; ++r) all.push_back(r);
   return all;
 }
 
-Status check_set(std::span<const Plan> plans, size_t mixture) {
+Status check_set(std::span<const Plan> plans, const std::vector<bool>& in_place) {
   if (plans.empty()) return internal_error("verify needs at least one plan");
-  if (mixture != plans.size()) {
+  if (in_place.size() != plans.size()) {
     return internal_error("verify needs to know of each rank whether it is in place: " +
-                          std::to_string(mixture) + " given for " + std::to_string(plans.size()));
+                          std::to_string(in_place.size()) + " given for " +
+                          std::to_string(plans.size()));
   }
   for (size_t r = 0; r < plans.size(); ++r) {
     const Plan& plan = plans[r];
+    if (plan.apart && in_place[r]) {
+      return internal_error("plan " + std::to_string(r) + " cannot be in place");
+    }
     if (plan.ranks != static_cast<int>(plans.size()) || plan.rank != static_cast<int>(r) ||
         plan.collective != plans[0].collective || plan.root != plans[0].root ||
         plan.blocks != plans[0].blocks || plan.blocks < 1) {
@@ -70,7 +72,8 @@ Status verify_set(const Algorithm& algorithm, std::span<const Plan> plans, Verif
   }
   for (const Buffering buffering : kAllBuffering) {
     if (buffering == Buffering::kNone && !algorithm.unbuffered) continue;
-    for (const std::vector<bool>& mixture : mixtures(static_cast<int>(plans.size()))) {
+    for (std::vector<bool> mixture : mixtures(static_cast<int>(plans.size()))) {
+      for (const Plan& plan : plans) mixture[plan.rank] = mixture[plan.rank] && !plan.apart;
       Result<Proof> proof = run_plans(plans, buffering, mixture);
       if (!proof.ok()) return proof.status();
       ++summary->runs;
@@ -89,7 +92,7 @@ Status verify_set(const Algorithm& algorithm, std::span<const Plan> plans, Verif
 
 Result<Proof> verify(std::span<const Plan> plans, Buffering buffering,
                      const std::vector<bool>& in_place) {
-  if (Status s = check_set(plans, in_place.size()); !s.ok()) return s;
+  if (Status s = check_set(plans, in_place); !s.ok()) return s;
   for (const Plan& plan : plans) {
     if (Status s = check_plan(plan); !s.ok()) return s;
   }
@@ -101,10 +104,16 @@ Result<VerifySummary> verify_algorithm(const Algorithm& algorithm, std::span<con
   summary.algorithm = &algorithm;
   for (const int ranks : counts) {
     for (const int root : roots(algorithm, ranks)) {
-      std::vector<Plan> plans;
-      for (int r = 0; r < ranks; ++r) plans.push_back(make_plan(algorithm, ranks, r, root));
       VerifySummary one;
-      if (Status s = verify_set(algorithm, plans, &one); !s.ok()) return s;
+      for (int apart = 0; apart < (algorithm.own_counts ? 3 : 1); ++apart) {
+        std::vector<Plan> plans;
+        for (int r = 0; r < ranks; ++r) {
+          // Input and output apart: nowhere, on every other rank, everywhere.
+          const bool is_apart = apart == 2 || (apart == 1 && r % 2 == 0);
+          plans.push_back(make_plan(algorithm, ranks, r, root, is_apart));
+        }
+        if (Status s = verify_set(algorithm, plans, &one); !s.ok()) return s;
+      }
       summary.runs += one.runs;
       if (root == 0 && ranks >= summary.ranks) {
         summary.ranks = ranks;

@@ -87,7 +87,7 @@ bool Execution::advance_send(uint32_t index) {
     wire_.clear();
     for (const auto& p : program_->pieces(step, state.issued, &pieces_))
       wire_.push_back({source + p.offset * width, p.count * width});
-    if (!lane_->try_send(peer, wire_, {signature_}, program_->shape().unbuffered)) break;
+    if (!lane_->try_send(peer, wire_, {signature_ ^ step.tag}, program_->shape().unbuffered)) break;
     ++state.issued;
     moved = true;
   }
@@ -168,8 +168,9 @@ bool Execution::take_messages(const Program::BoundStep& step, uint32_t chunk, si
     if (announces_[operand.peer] && announced_[o] <= chunk) return false;
     if (!lane_->try_receive(operand.peer, 0, &message)) return false;
     const size_t expected = elements * program_->width(is_wide(operand));
-    if ((signature_ != 0 && message.signature != signature_) || message.bytes != expected) {
-      mismatch_ = {operand.peer, expected, message.bytes};
+    const uint64_t difference = message.signature ^ signature_;
+    if (difference != step.tag || message.bytes != expected) {
+      mismatch_ = {operand.peer, expected, message.bytes, step.tag, difference};
       mismatched_ = true;
       return false;
     }

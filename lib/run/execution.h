@@ -24,6 +24,9 @@ struct Buffers {
 struct Mismatch {
   int peer = -1;
   size_t expected_bytes = 0, received_bytes = 0;
+  // Of calls whose counts the two sides alone know: elements due, and what the sender named. That
+  // is a count if the call is the same, and any 64 bits if it is another.
+  uint64_t expected_elements = 0, named_elements = 0;
 };
 
 class Execution {

@@ -14,9 +14,13 @@ Program::Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape
   assert(layout_.blocks() == plan_.blocks);
   const size_t widest = std::max(shape_.element_bytes, shape_.accumulator_bytes);
   chunk_elements_ = std::max<size_t>(1, shape_.max_message / widest);
-  prefix_.push_back(0);
-  for (int b = 0; b < plan_.blocks; ++b) {
-    prefix_.push_back(prefix_.back() + static_cast<uint32_t>(chunk_count(layout_.count(b))));
+  for (const Buffer buffer : {Buffer::kInput, Buffer::kOutput}) {
+    std::vector<uint32_t>& prefix = buffer == Buffer::kInput ? input_prefix_ : prefix_;
+    prefix.push_back(0);
+    for (int b = 0; b < plan_.blocks; ++b) {
+      const size_t chunks = chunk_count(layout_.count(buffer, b));
+      prefix.push_back(prefix.back() + static_cast<uint32_t>(chunks));
+    }
   }
   std::vector<int32_t> last_send(static_cast<size_t>(plan_.ranks), -1);
   std::vector<Order> last_taken(static_cast<size_t>(plan_.ranks));
@@ -24,7 +28,8 @@ Program::Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape
   steps_.reserve(plan_.steps.size());
   for (const Step& step : plan_.steps) bind(step, &last_send, &last_taken);
   work_in_output_ = plan_.uses_work && shape_.accumulator_bytes == shape_.element_bytes &&
-                    plan_.collective == coll::Collective::kAllReduce;
+                    (plan_.collective == coll::Collective::kAllReduce ||
+                     plan_.collective == coll::Collective::kScan);
   if (plan_.uses_work) work_bytes_ = layout_.total() * shape_.accumulator_bytes;
   if (plan_.uses_temp) temp_bytes_ = layout_.total() * shape_.element_bytes;
 }
@@ -39,14 +44,16 @@ void Program::bind(const Step& step, std::vector<int32_t>* last_send,
   BoundStep bound;
   bound.step = step;
   bound.wide = step.buffer == Buffer::kWork && shape_.accumulator_bytes != shape_.element_bytes;
+  const std::vector<uint32_t>& before = prefix(step.buffer);
   size_t elements = 0;
   uint32_t chunks = 0;
   for (int k = 0; k < step.blocks.count; ++k) {
     const int b = (step.blocks.first + k) % plan_.blocks;
-    elements += layout_.count(b);
-    chunks += prefix_[b + 1] - prefix_[b];
+    elements += layout_.count(step.buffer, b);
+    chunks += before[b + 1] - before[b];
   }
-  bound.first_chunk = prefix_[step.blocks.first];
+  bound.first_chunk = before[step.blocks.first];
+  if (shape_.own_counts) bound.tag = elements;
   bound.packed = elements <= chunk_elements_;
   bound.chunks = bound.packed ? 1 : chunks;
   if (step.kind == StepKind::kSend) {
@@ -116,11 +123,12 @@ void Program::compute_pieces(const BoundStep& step, uint32_t chunk, Buffer buffe
     return;
   }
   // Which block holds the chunk: counted from the step's first, without wrapping.
+  const std::vector<uint32_t>& before = prefix(step.step.buffer);
   uint32_t within = chunk;
   int k = 0;
   for (;; ++k) {
     const int b = (step.step.blocks.first + k) % plan_.blocks;
-    const uint32_t here = prefix_[b + 1] - prefix_[b];
+    const uint32_t here = before[b + 1] - before[b];
     if (within < here) break;
     within -= here;
   }

@@ -4,8 +4,11 @@
 // Every block is cut into chunks alike on all ranks; chunks of all blocks, in order, have global
 // numbers. A step covers consecutive numbers (modulo their total) and moves one message a chunk,
 // unless all its blocks together fit one message: then it is packed and has a single one.
+// Where the input's blocks have sizes of their own (AllToAllv), its chunks are numbered apart; no
+// step then waits for one across the two.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,6 +28,8 @@ struct Shape {
   size_t accumulator_bytes = 1;  // of pure movement: element_bytes
   size_t max_message = 0;        // bytes of a chunk at most
   bool unbuffered = false;       // of the algorithm: see coll::Algorithm
+  // Counts are known to the two sides of a message only, so each message names its sender's.
+  bool own_counts = false;
 };
 
 class Program {
@@ -43,6 +48,7 @@ class Program {
     bool packed = false;
     bool wide = false;  // the buffer holds accumulators
     uint32_t chunks = 1;
+    uint64_t tag = 0;          // of its messages, see Shape::own_counts: elements of the step
     uint32_t first_chunk = 0;  // global number
     int32_t previous = -1;     // send: the send before it to the same peer
     uint32_t dependencies_begin = 0, dependencies_end = 0;
@@ -63,7 +69,7 @@ class Program {
   const std::vector<BoundStep>& steps() const { return steps_; }
   const std::vector<BoundDependency>& dependencies() const { return dependencies_; }
   const std::vector<Order>& operand_order() const { return operand_order_; }
-  uint32_t total_chunks() const { return prefix_.back(); }
+  uint32_t total_chunks() const { return std::max(prefix_.back(), input_prefix_.back()); }
   size_t width(bool wide) const { return wide ? shape_.accumulator_bytes : shape_.element_bytes; }
 
   // The elements of a chunk in the step's own buffer: one piece, or one a block where the step is
@@ -93,6 +99,9 @@ class Program {
 
  private:
   size_t chunk_count(size_t elements) const;
+  const std::vector<uint32_t>& prefix(coll::Buffer buffer) const {
+    return buffer == coll::Buffer::kInput ? input_prefix_ : prefix_;
+  }
   void compute_pieces(const BoundStep& step, uint32_t chunk, coll::Buffer buffer, int first,
                       std::vector<Piece>* out) const;
   void bind(const coll::Step& step, std::vector<int32_t>* last_send,
@@ -102,7 +111,8 @@ class Program {
   coll::Layout layout_;
   Shape shape_;
   size_t chunk_elements_ = 1;
-  std::vector<uint32_t> prefix_;  // chunks before each block; one more for the total
+  // Chunks before each block; one more for the total. Of the input, and of the other buffers.
+  std::vector<uint32_t> input_prefix_, prefix_;
   std::vector<BoundStep> steps_;
   std::vector<BoundDependency> dependencies_;
   std::vector<Order> operand_order_;  // of each operand of the plan

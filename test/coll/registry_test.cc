@@ -49,7 +49,8 @@ TEST_P(EveryAlgorithm, ClaimsAllThatHolds) {
 
 TEST_P(EveryAlgorithm, OneRankCopies) {
   const Plan plan = make_plan(*GetParam(), 1, 0, 0);
-  if (GetParam()->collective == Collective::kBarrier) {
+  if (GetParam()->collective == Collective::kBarrier ||
+      GetParam()->collective == Collective::kExscan) {
     EXPECT_TRUE(plan.steps.empty());
   } else {
     EXPECT_EQ(to_text(plan), "0 combine output[0] <- input[0]\n");
@@ -62,12 +63,9 @@ TEST_P(EveryAlgorithm, HasARow) {
   EXPECT_GT(std::string(a.help).size(), 5u);
   const std::string name = a.name;
   EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
-  const bool per_rank = a.collective == Collective::kAllGather ||
-                        a.collective == Collective::kReduceScatter ||
-                        a.collective == Collective::kAllToAll;
   for (int n = 1; n < 40; ++n) {
     EXPECT_GE(a.blocks(n), 1);
-    if (per_rank) {
+    if (block_per_rank(a.collective)) {
       EXPECT_EQ(a.blocks(n), n);
     }
   }
@@ -83,7 +81,8 @@ TEST_P(EveryAlgorithm, FirstSendsGoToDifferentRanks) {
                                     [](const Step& step) { return step.kind == StepKind::kSend; });
     if (first != plan.steps.end()) ++met[first->peer];
   }
-  const bool meet_at_root = GetParam()->collective == Collective::kReduce;
+  const bool meet_at_root = GetParam()->collective == Collective::kReduce ||
+                            GetParam()->collective == Collective::kGather;
   EXPECT_LE(*std::max_element(met.begin() + (meet_at_root ? 1 : 0), met.end()), 2);
 }
 
@@ -166,6 +165,16 @@ TEST(Registry, RoundsAndBlocksAreAsPromised) {
       {Collective::kReduce, "direct", once, [](uint64_t n) { return n - 1; }},
       {Collective::kReduce, "binomial", log, [](uint64_t n) { return n - 1; }},
       {Collective::kAllToAll, "direct", once, all_but_own},
+      {Collective::kAllToAll, "bruck", log, nullptr},
+      {Collective::kGather, "direct", once, [](uint64_t n) { return n - 1; }},
+      {Collective::kGather, "binomial", log, nullptr},
+      {Collective::kScatter, "direct", once, [](uint64_t n) { return n - 1; }},
+      {Collective::kScatter, "binomial", log, nullptr},
+      {Collective::kScan, "direct", once, [](uint64_t n) { return n * (n - 1) / 2; }},
+      {Collective::kScan, "recursive_doubling", log, nullptr},
+      {Collective::kScan, "chain", around, [](uint64_t n) { return n - 1; }},
+      {Collective::kExscan, "direct", once, [](uint64_t n) { return n * (n - 1) / 2; }},
+      {Collective::kExscan, "chain", around, [](uint64_t n) { return n - 1; }},
       {Collective::kBarrier, "dissemination", log, nullptr},
   };
   for (const Promise& promise : promises) {

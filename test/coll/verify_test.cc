@@ -178,6 +178,7 @@ TEST_P(EveryReduction, ContributionCountedTwiceIsFound) {
     for (const Operand& operand : own) {
       if (operand.peer < 0) plan.operands.push_back(operand);
     }
+    if (plan.operands.size() - step.operands_begin == own.size()) plan.operands.push_back(own[0]);
     step.operands_end = static_cast<uint32_t>(plan.operands.size());
     return true;
   });
@@ -208,10 +209,7 @@ std::vector<const Algorithm*> rows(bool (*wanted)(const Algorithm&)) {
   return found;
 }
 bool any(const Algorithm&) { return true; }
-bool reduces(const Algorithm& a) {
-  return a.collective == Collective::kAllReduce || a.collective == Collective::kReduce ||
-         a.collective == Collective::kReduceScatter;
-}
+bool reduces(const Algorithm& a) { return coll::reduces(a.collective); }
 bool has_blocks(const Algorithm& a) { return a.blocks(5) > 1; }
 
 std::string full_name(const testing::TestParamInfo<const Algorithm*>& info) {

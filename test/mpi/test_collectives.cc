@@ -60,11 +60,12 @@ class EveryAlgorithm : public ::testing::TestWithParam<Case> {
     return {0, 1, n - 1, n, n + 1, 17, 1000, 16384, 16385, 70001, 300007};
   }
 
-  int64_t sum(size_t index) const {
+  int64_t sum(size_t index, int first_ranks) const {
     int64_t total = 0;
-    for (int r = 0; r < ranks; ++r) total += value(r, index);
+    for (int r = 0; r < first_ranks; ++r) total += value(r, index);
     return total;
   }
+  int64_t sum(size_t index) const { return sum(index, ranks); }
 
   // One call: fill sends, run, compare with `expected` (element of the output).
   struct Shape {
@@ -203,6 +204,45 @@ TEST_P(EveryAlgorithm, GivesTheRightResult) {
             [&](size_t i) { return value(static_cast<int>(i / count), me * count + i % count); },
             [&](const void* s, void* r, hetcclStream_t t) {
               return hetcclAllToAll(s, r, count, hetcclFloat32, comm, t);
+            },
+            count);
+        break;
+      case Collective::kGather:
+        for (int root : {0, ranks / 2}) {
+          check(
+              {count, count * n, 0, rank == root ? me * count : 0, 0, true, rank == root},
+              [&](size_t i) { return value(static_cast<int>(i / count), i % count); },
+              [&](const void* s, void* r, hetcclStream_t t) {
+                return hetcclGather(s, r, count, hetcclFloat32, root, comm, t);
+              },
+              count);
+        }
+        break;
+      case Collective::kScatter:
+        for (int root : {0, ranks / 2}) {
+          const size_t own = rank == root ? me * count : 0;
+          check(
+              {rank == root ? count * n : 0, count, 0, 0, own, rank == root, true},
+              [&](size_t i) { return value(root, me * count + i); },
+              [&](const void* s, void* r, hetcclStream_t t) {
+                return hetcclScatter(s, r, count, hetcclFloat32, root, comm, t);
+              },
+              count);
+        }
+        break;
+      case Collective::kScan:
+        check(
+            {count, count, 0, 0, 0, true, true}, [&](size_t i) { return sum(i, rank + 1); },
+            [&](const void* s, void* r, hetcclStream_t t) {
+              return hetcclScan(s, r, count, hetcclFloat32, hetcclSum, comm, t);
+            },
+            count);
+        break;
+      case Collective::kExscan:
+        check(
+            {count, count, 0, 0, 0, true, rank > 0}, [&](size_t i) { return sum(i, rank); },
+            [&](const void* s, void* r, hetcclStream_t t) {
+              return hetcclExscan(s, r, count, hetcclFloat32, hetcclSum, comm, t);
             },
             count);
         break;

@@ -89,6 +89,8 @@ class Job {
         return o_.count * n();
       case Collective::kBroadcast:
         return r == o_.root ? o_.count : 0;
+      case Collective::kScatter:
+        return r == o_.root ? o_.count * n() : 0;
       case Collective::kBarrier:
         return 0;
       default:
@@ -102,6 +104,10 @@ class Job {
         return o_.count * n();
       case Collective::kReduce:
         return r == o_.root ? o_.count : 0;
+      case Collective::kGather:
+        return r == o_.root ? o_.count * n() : 0;
+      case Collective::kExscan:
+        return r > 0 ? o_.count : 0;
       case Collective::kBarrier:
         return 0;
       default:
@@ -152,8 +158,15 @@ class Job {
     if (o_.in_place[static_cast<size_t>(r)]) {
       rank.output = rank.send.data();
       const size_t own = static_cast<size_t>(r) * o_.count * width();
-      if (call.collective == Collective::kAllGather) rank.input = rank.output + own;
-      if (call.collective == Collective::kReduceScatter) rank.output = rank.input + own;
+      const bool root = r == o_.root;
+      if (call.collective == Collective::kAllGather ||
+          (call.collective == Collective::kGather && root)) {
+        rank.input = rank.output + own;
+      }
+      if (call.collective == Collective::kReduceScatter ||
+          (call.collective == Collective::kScatter && root)) {
+        rank.output = rank.input + own;
+      }
     }
     for (size_t i = 0; i < sends; ++i) put(rank.input, i, value(r, i));
     rank.work.resize(rank.program->work_bytes());
@@ -172,7 +185,10 @@ class Job {
     switch (o_.algorithm->collective) {
       case Collective::kBroadcast:
         return value(o_.root, i);
+      case Collective::kScatter:
+        return value(o_.root, me * o_.count + i);
       case Collective::kAllGather:
+      case Collective::kGather:
         return value(static_cast<int>(i / o_.count), i % o_.count);
       case Collective::kAllToAll:
         return value(static_cast<int>(i / o_.count), me * o_.count + i % o_.count);
@@ -182,7 +198,8 @@ class Job {
     const size_t at =
         o_.algorithm->collective == Collective::kReduceScatter ? me * o_.count + i : i;
     int32_t sum = 0;
-    for (int k = 0; k < o_.ranks; ++k) sum += value(k, at);
+    const int summed = coll::contributions(o_.algorithm->collective, o_.ranks, r);
+    for (int k = 0; k < summed; ++k) sum += value(k, at);
     return sum;
   }
 
