@@ -223,7 +223,7 @@ Status Communicator::begin(const Prepared& prepared) {
   Status s;
   if (with_device_) s = device_run_->begin(prepared.where, prepared.call, *current_, &buffers_);
   executing_ = with_device_ ? device_run_->execution() : execution_.get();
-  over_ = with_device_ ? device_run_->lane() : lane_.get();
+  over_ = with_device_ ? device_run_->lane() : host_lane_;
   if (s.ok() && executing_ == execution_.get()) s = reserve_scratch();
   if (!s.ok()) {
     // The others already count on this rank, so the communicator cannot go on.

@@ -20,6 +20,7 @@
 #include "lib/call_history.h"
 #include "lib/coll/select.h"
 #include "lib/context.h"
+#include "lib/device_paths.h"
 #include "lib/device_run.h"
 #include "lib/net/control.h"
 #include "lib/program_cache.h"
@@ -86,6 +87,8 @@ class Communicator final : public net::GroupListener {
                int rank, const Settings& settings);
   Status agree_on_settings(const Status& trouble, const DeviceCard& device);
   bool has_devices() const;
+  Status find_device_paths();
+  Status make_executions();
   Status connect();
   void read_places();
   std::chrono::steady_clock::time_point creation_deadline() const;
@@ -136,6 +139,8 @@ class Communicator final : public net::GroupListener {
   std::unique_ptr<net::Lane> lane_;
   std::unique_ptr<run::Execution> execution_;
   std::unique_ptr<DeviceRun> device_run_;
+  net::Lane* host_lane_ = nullptr;              // over lane_, or itself
+  std::vector<FoundPath> paths_;                // between devices, to all ranks
   device::Accelerator* accelerator_ = nullptr;  // of this rank; null: none
   std::vector<DeviceCard> devices_;             // of all ranks
   size_t chunk_bytes_ = 0;

@@ -225,17 +225,47 @@ Status Communicator::connect() {
     if (!lane.ok()) return lane.status();
     lane_ = std::move(*lane);
   }
-  execution_ = std::make_unique<run::Execution>(lane_.get(), device_, ranks(),
-                                                static_cast<unsigned>(settings_.depth));
+  if (Status found = find_device_paths(); !found.ok()) return found;
+  return make_executions();
+}
+
+Status Communicator::find_device_paths() {
+  PathSearch search;
+  search.rank = rank_;
+  for (const DeviceCard& card : devices_) search.kinds.push_back(card.kind);
+  search.node_of = model_.node_of;
+  search.accelerator = accelerator_;
+  search.setting = settings_.path;
+  search.fabric = nullptr;
+  if (ranks() > 1) {
+    auto fabric = Context::get().fabric(settings_);
+    if (!fabric.ok()) return fabric.status();
+    search.fabric = *fabric;
+  }
+  search.allgather = [&](std::string mine, std::vector<std::string>* all) {
+    return session_->allgather(id_, std::move(mine), all, creation_deadline());
+  };
+  auto found = find_paths(search);
+  if (!found.ok()) return found.status();
+  paths_ = std::move(*found);
+  return {};
+}
+
+Status Communicator::make_executions() {
   DeviceRun::Options options;
   options.lane = lane_.get();
-  options.on_host = execution_.get();
-  options.ranks = ranks();
+  for (const FoundPath& found : paths_) options.paths.push_back(found.path);
   options.depth = settings_.depth;
   options.chunk_bytes = chunk_bytes_;
   options.staging_bytes = settings_.staging_size;
   options.host_below = settings_.host_below;
   device_run_ = std::make_unique<DeviceRun>(options);
+  auto host_lane = device_run_->open_host_lane(accelerator_);
+  if (!host_lane.ok()) return host_lane.status();
+  host_lane_ = *host_lane;
+  execution_ = std::make_unique<run::Execution>(host_lane_, device_, ranks(),
+                                                static_cast<unsigned>(settings_.depth));
+  device_run_->set_on_host(execution_.get());
   return {};
 }
 

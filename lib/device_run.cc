@@ -41,18 +41,39 @@ Result<DeviceRun::Device*> DeviceRun::open(device::Accelerator* accelerator) {
   if (device.port == nullptr) {
     auto port = run::Port::open(accelerator, o_.chunk_bytes);
     if (!port.ok()) return port.status();
-    run::StagingPool* pool = nullptr;
+    device.memory = std::make_unique<run::PeerMemory>(accelerator);
     if (o_.lane != nullptr) {
-      pool = &Context::get().staging_pool(o_.staging_bytes);
+      run::StagingPool* pool = &Context::get().staging_pool(o_.staging_bytes);
       if (Status s = pool->open(accelerator); !s.ok()) return s;
-      device.lane =
-          std::make_unique<run::StagingLane>(o_.lane, port->get(), pool, o_.ranks, o_.depth);
+      device.lane = std::make_unique<run::StagingLane>(o_.lane, port->get(), device.memory.get(),
+                                                       pool, paths_for(accelerator), o_.depth);
     }
-    device.execution = std::make_unique<run::Execution>(device.lane.get(), port->get(), o_.ranks,
+    device.execution = std::make_unique<run::Execution>(device.lane.get(), port->get(),
+                                                        static_cast<int>(o_.paths.size()),
                                                         static_cast<unsigned>(o_.depth));
     device.port = std::move(*port);
   }
   return &device;
+}
+
+// Paths were tried with this rank's own device; another vendor's cannot use them.
+std::vector<run::DevicePath> DeviceRun::paths_for(device::Accelerator* accelerator) const {
+  if (accelerator->kind() == named_kind_) return o_.paths;
+  return std::vector<run::DevicePath>(o_.paths.size());
+}
+
+Result<net::Lane*> DeviceRun::open_host_lane(device::Accelerator* accelerator) {
+  host_lane_ = o_.lane;
+  if (accelerator == nullptr || o_.lane == nullptr) return host_lane_;
+  named_kind_ = accelerator->kind();
+  const bool named = std::any_of(o_.paths.begin(), o_.paths.end(),
+                                 [](const run::DevicePath& path) { return path.ipc_in; });
+  if (!named) return host_lane_;
+  Result<Device*> device = open(accelerator);
+  if (!device.ok()) return device.status();
+  fetching_ = std::make_unique<run::FetchingLane>(
+      o_.lane, (*device)->port.get(), (*device)->memory.get(), static_cast<int>(o_.paths.size()));
+  return host_lane_ = fetching_.get();
 }
 
 Status DeviceRun::begin(const Where& where, const Call& call, const CachedProgram& program,
@@ -64,7 +85,12 @@ Status DeviceRun::begin(const Where& where, const Call& call, const CachedProgra
   const bool one_device = (where.send == where.recv) ||
                           (e.recv_bytes == 0 && where.send != nullptr) ||
                           (e.send_bytes == 0 && where.recv != nullptr);
-  if (!one_device || e.send_bytes + e.recv_bytes <= o_.host_below) {
+  for (auto& [accelerator, device] : devices_) {
+    if (device.memory != nullptr) device.memory->begin_call();
+  }
+  // Only a device of the kind that peers name memory of can run a call that may bring such names.
+  const bool can_read = fetching_ == nullptr || where.any()->kind() == named_kind_;
+  if (!one_device || !can_read || e.send_bytes + e.recv_bytes <= o_.host_below) {
     return begin_on_host(where, call, program, buffers);
   }
   Result<Device*> device = open(where.any());
@@ -154,10 +180,10 @@ Result<bool> DeviceRun::shadows_idle() {
 Result<bool> DeviceRun::prepared() { return current_ != nullptr ? true : shadows_idle(); }
 
 run::Execution* DeviceRun::execution() {
-  return current_ != nullptr ? current_->execution.get() : o_.on_host;
+  return current_ != nullptr ? current_->execution.get() : on_host_;
 }
 
-net::Lane* DeviceRun::lane() { return current_ != nullptr ? current_->lane.get() : o_.lane; }
+net::Lane* DeviceRun::lane() { return current_ != nullptr ? current_->lane.get() : host_lane_; }
 
 Status DeviceRun::copy_back() {
   copied_back_ = true;

@@ -17,6 +17,7 @@
 #include "lib/call.h"
 #include "lib/program_cache.h"
 #include "lib/run/execution.h"
+#include "lib/run/fetching_lane.h"
 #include "lib/run/port.h"
 #include "lib/run/staging_lane.h"
 #include "lib/scratch.h"
@@ -38,15 +39,19 @@ Result<Where> locate(const Call& call, const Extents& extents);
 class DeviceRun {
  public:
   struct Options {
-    net::Lane* lane;  // null: one rank
-    run::Execution* on_host;
-    int ranks;
+    net::Lane* lane;                     // null: one rank
+    std::vector<run::DevicePath> paths;  // to all ranks
     size_t depth;
     size_t chunk_bytes;
     size_t staging_bytes;
     size_t host_below;
   };
   explicit DeviceRun(const Options& options) : o_(options) {}
+
+  // The lane of runs on the host: the one below, or one that fetches what devices of
+  // `accelerator`'s kind name. To be called once, before any run.
+  Result<net::Lane*> open_host_lane(device::Accelerator* accelerator);
+  void set_on_host(run::Execution* execution) { on_host_ = execution; }
 
   // Sets `buffers` to what is to be run on. Copies may be under way: see prepared().
   Status begin(const Where& where, const Call& call, const CachedProgram& program,
@@ -62,6 +67,7 @@ class DeviceRun {
  private:
   struct Device {
     std::unique_ptr<run::Port> port;
+    std::unique_ptr<run::PeerMemory> memory;
     std::unique_ptr<run::StagingLane> lane;
     std::unique_ptr<run::Execution> execution;
   };
@@ -74,6 +80,7 @@ class DeviceRun {
   };
 
   Result<Device*> open(device::Accelerator* accelerator);
+  std::vector<run::DevicePath> paths_for(device::Accelerator* accelerator) const;
   Status begin_on_device(Device* device, const Call& call, const CachedProgram& program,
                          run::Buffers* buffers);
   Status begin_on_host(const Where& where, const Call& call, const CachedProgram& program,
@@ -84,7 +91,11 @@ class DeviceRun {
   Result<bool> shadows_idle();
 
   const Options o_;
+  run::Execution* on_host_ = nullptr;
+  net::Lane* host_lane_ = nullptr;
+  device::Kind named_kind_ = hetcclMemoryHost;  // of memory that peers may name
   std::map<device::Accelerator*, Device> devices_;
+  std::unique_ptr<run::FetchingLane> fetching_;
   Device* current_ = nullptr;  // the one that runs the call; null: the host does
   Shadow send_, recv_;
   struct Range {

@@ -24,7 +24,7 @@ class ReadyLane final : public net::Lane {
   uint64_t sends_done(int peer) override { return sent_[peer]; }
   uint64_t sends_released(int peer) override { return sent_[peer]; }
   bool wants_announcements(int) const override { return true; }
-  bool try_announce(int, std::byte*, size_t bytes) override {
+  bool try_announce(int, std::byte*, size_t bytes, bool) override {
     announced_ = bytes;
     return true;
   }

@@ -42,6 +42,10 @@ class Fabric {
   virtual Result<std::unique_ptr<LaneSetup>> open_lane(int ranks, int rank,
                                                        const LaneOptions& options) = 0;
 
+  // Whether messages may lie in memory of this kind, by what the network library claims; simulated
+  // memory counts as reached.
+  virtual bool reaches(hetcclMemoryKind_t kind) const = 0;
+
   // Memory that lanes of peers on this node read in place. Zeroed. Any thread.
   virtual Result<void*> allocate_shared(size_t bytes) = 0;
   virtual Status free_shared(void* memory) = 0;

@@ -55,9 +55,10 @@ class Lane {
 
   // --- receiving. Announces where the next message not yet announced from `peer` shall land.
   // destination == nullptr: in memory of the lane's choice. Otherwise `bytes` there are writable
-  // from now on, and the lane may put data there or leave it elsewhere. False: no room now.
+  // from now on, and the lane may put data there or leave it elsewhere. `on_device`: the network
+  // reaches the destination, the processor does not. False: no room now.
   // Announcing ahead is optional for peers that share memory.
-  virtual bool try_announce(int peer, std::byte* destination, size_t bytes) = 0;
+  virtual bool try_announce(int peer, std::byte* destination, size_t bytes, bool on_device) = 0;
   // False: messages of `peer` need no announcement; try_announce() is then a matter of form.
   virtual bool wants_announcements(int peer) const = 0;
   // The oldest unreleased message plus `ahead`, or false while it has not come.

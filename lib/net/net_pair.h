@@ -17,7 +17,7 @@ class NetPair {
   virtual uint64_t sends_accepted() const = 0;
   virtual uint64_t sends_done() = 0;
   virtual uint64_t sends_released() = 0;
-  virtual bool try_announce(std::byte* destination, size_t bytes) = 0;
+  virtual bool try_announce(std::byte* destination, size_t bytes, bool on_device) = 0;
   virtual bool wants_announcements() const { return true; }
   virtual bool try_receive(unsigned ahead, Received* message) = 0;
   virtual void release() = 0;

@@ -82,7 +82,7 @@ uint64_t ShmPair::sends_released() {
   return p_.own_ledger->released.load(std::memory_order_acquire);
 }
 
-bool ShmPair::try_announce(std::byte*, size_t) { return true; }
+bool ShmPair::try_announce(std::byte*, size_t, bool) { return true; }
 
 bool ShmPair::try_receive(unsigned ahead, Received* message) {
   if (ahead >= p_.depth) return false;

@@ -37,7 +37,7 @@ class ShmPair final : public NetPair {
   uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
   uint64_t sends_released() override;
-  bool try_announce(std::byte* destination, size_t bytes) override;
+  bool try_announce(std::byte* destination, size_t bytes, bool on_device) override;
   bool wants_announcements() const override { return false; }
   bool try_receive(unsigned ahead, Received* message) override;
   void release() override;

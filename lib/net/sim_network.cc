@@ -287,7 +287,7 @@ class SimLane final : public Lane {
   uint64_t sends_done(int peer) override { return network_->sends_done(rank_, peer); }
   uint64_t sends_released(int peer) override { return network_->sends_released(rank_, peer); }
   bool wants_announcements(int) const override { return true; }
-  bool try_announce(int peer, std::byte* destination, size_t bytes) override {
+  bool try_announce(int peer, std::byte* destination, size_t bytes, bool) override {
     return network_->try_announce(peer, rank_, destination, bytes);
   }
   bool try_receive(int peer, unsigned ahead, Received* message) override {

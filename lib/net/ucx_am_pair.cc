@@ -110,21 +110,23 @@ void AmPair::on_acknowledge(uint64_t released) {
 
 // --- receiving
 
-bool AmPair::try_announce(std::byte* destination, size_t bytes) {
+bool AmPair::try_announce(std::byte* destination, size_t bytes, bool on_device) {
   uint64_t released = released_.load(std::memory_order_relaxed);
   uint64_t next = std::max(announced_.load(std::memory_order_relaxed), released) + 1;
   if (next > released + depth_) return false;
-  announced_ring_[(next - 1) % depth_] = Announced{destination, bytes};
+  announced_ring_[(next - 1) % depth_] = Announced{destination, bytes, on_device};
   announced_.store(next, std::memory_order_release);
   if (put_ != nullptr) put_->announce(next, destination, bytes);
   return true;
 }
 
-// Where message `sequence` goes: to its announced destination if it fits there.
-std::byte* AmPair::landing(Incoming* slot, uint64_t sequence, size_t bytes) {
+// Where message `sequence` goes: to its announced destination if it fits there and whoever writes
+// it reaches that.
+std::byte* AmPair::landing(Incoming* slot, uint64_t sequence, size_t bytes, bool by_network) {
   if (sequence <= announced_.load(std::memory_order_acquire)) {
     const Announced& announced = announced_ring_[(sequence - 1) % depth_];
-    if (announced.destination != nullptr && bytes <= announced.bytes) {
+    if (announced.destination != nullptr && bytes <= announced.bytes &&
+        (by_network || !announced.on_device)) {
       return announced.destination;
     }
   }
@@ -143,7 +145,7 @@ ucs_status_t AmPair::on_message(const AmHeader& header, void* data, size_t bytes
   slot->signature = header.signature;
   slot->form = static_cast<uint32_t>(header.form);
   slot->bytes = bytes;
-  slot->data = landing(slot, header.sequence, bytes);
+  slot->data = landing(slot, header.sequence, bytes, rendezvous);
   if (!rendezvous) {
     if (bytes != 0) std::memcpy(slot->data, data, bytes);
     slot->sequence.store(header.sequence, std::memory_order_release);

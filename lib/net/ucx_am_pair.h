@@ -51,7 +51,7 @@ class AmPair final : public NetPair {
   uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
   uint64_t sends_released() override { return acknowledged_.load(std::memory_order_acquire); }
-  bool try_announce(std::byte* destination, size_t bytes) override;
+  bool try_announce(std::byte* destination, size_t bytes, bool on_device) override;
   bool try_receive(unsigned ahead, Received* message) override;
   void release() override;
   bool progress() override;
@@ -89,12 +89,13 @@ class AmPair final : public NetPair {
   struct Announced {
     std::byte* destination;
     size_t bytes;
+    bool on_device;
   };
 
   std::byte* copy_of(Outgoing* slot, std::span<const Piece> pieces, size_t bytes);
   bool post(Outgoing* slot, std::span<const Piece> pieces, size_t bytes);
   bool post_message(Outgoing* slot, const void* data, size_t bytes);
-  std::byte* landing(Incoming* slot, uint64_t sequence, size_t bytes);
+  std::byte* landing(Incoming* slot, uint64_t sequence, size_t bytes, bool by_network);
   void violate(const std::string& what);
   void acknowledge();
   static void on_fetched(void* request, ucs_status_t status, size_t bytes, void* incoming);

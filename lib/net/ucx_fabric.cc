@@ -95,6 +95,16 @@ Result<std::unique_ptr<LaneSetup>> UcxFabric::open_lane(int ranks, int rank,
   return UcxLaneSetup::create(hub_.get(), ranks, rank, options, put_);
 }
 
+bool UcxFabric::reaches(hetcclMemoryKind_t kind) const {
+  if (kind != hetcclMemoryCuda && kind != hetcclMemoryHip) return true;
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  if (ucp_context_query(hub_->worker().context(), &attributes) != UCS_OK) return false;
+  const ucs_memory_type_t wanted =
+      kind == hetcclMemoryCuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_ROCM;
+  return (attributes.memory_types & UCS_BIT(wanted)) != 0;
+}
+
 Result<void*> UcxFabric::allocate_shared(size_t bytes) {
   Result<std::byte*> memory = hub_->arena().allocate(bytes, true);
   if (!memory.ok()) return memory.status();

@@ -19,6 +19,7 @@ class UcxFabric final : public Fabric {
 
   Result<std::unique_ptr<LaneSetup>> open_lane(int ranks, int rank,
                                                const LaneOptions& options) override;
+  bool reaches(hetcclMemoryKind_t kind) const override;
   Result<void*> allocate_shared(size_t bytes) override;
   Status free_shared(void* memory) override;
   std::string describe() const override;

@@ -34,8 +34,8 @@ class UcxLane final : public Lane {
   uint64_t sends_accepted(int peer) override { return p_.pairs[peer]->sends_accepted(); }
   uint64_t sends_done(int peer) override { return p_.pairs[peer]->sends_done(); }
   uint64_t sends_released(int peer) override { return p_.pairs[peer]->sends_released(); }
-  bool try_announce(int peer, std::byte* destination, size_t bytes) override {
-    return p_.pairs[peer]->try_announce(destination, bytes);
+  bool try_announce(int peer, std::byte* destination, size_t bytes, bool on_device) override {
+    return p_.pairs[peer]->try_announce(destination, bytes, on_device);
   }
   bool wants_announcements(int peer) const override {
     return p_.pairs[peer]->wants_announcements();

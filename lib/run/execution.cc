@@ -139,7 +139,7 @@ void Execution::announce(uint32_t index) {
       if (plain && wide == step.wide && pieces.size() == 1) {
         place = target_of(step.step.buffer) + pieces[0].offset * width;
       }
-      if (!lane_->try_announce(operand.peer, place, elements_of(pieces) * width)) break;
+      if (!lane_->try_announce(operand.peer, place, elements_of(pieces) * width, false)) break;
       ++announced_[o];
     }
   }

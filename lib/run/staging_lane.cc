@@ -8,11 +8,21 @@ namespace {
 
 // Messages a peer that are copied in before their turn; those at the head always are.
 constexpr size_t kPrefetch = 4;
+// Smaller messages travel faster by the host.
+constexpr size_t kLeastNamed = 4 << 10;
+constexpr size_t kLeastDirect = 16 << 10;
 
 }  // namespace
 
-StagingLane::StagingLane(net::Lane* below, Port* port, StagingPool* pool, int ranks, size_t depth)
-    : below_(below), port_(port), pool_(pool), depth_(depth), peers_(static_cast<size_t>(ranks)) {}
+StagingLane::StagingLane(net::Lane* below, Port* port, PeerMemory* memory, StagingPool* pool,
+                         std::vector<DevicePath> paths, size_t depth)
+    : below_(below),
+      port_(port),
+      memory_(memory),
+      pool_(pool),
+      paths_(std::move(paths)),
+      depth_(depth),
+      peers_(paths_.size()) {}
 
 // Blocks go back once no copy touches them. The lane below is gone by now, or at rest.
 StagingLane::~StagingLane() {
@@ -56,6 +66,7 @@ bool StagingLane::try_send(int peer, std::span<const net::Piece> pieces, net::En
   message.envelope = envelope;
   message.stable = stable;
   message.after = port_->mark();
+  message.way = way_of(peer, message);
   ++p.accepted;
   activate(peer);
   // Not before those that wait for a block.
@@ -63,8 +74,20 @@ bool StagingLane::try_send(int peer, std::span<const net::Piece> pieces, net::En
   return true;
 }
 
+// What is not copied stays in use until the receiver has taken it, which only plans that do not
+// rely on buffers may wait for.
+StagingLane::Way StagingLane::way_of(int peer, const Outgoing& message) const {
+  const DevicePath& path = paths_[peer];
+  if (!message.stable || message.parts.size() != 1) return Way::kStaged;
+  if (path.ipc_out && message.bytes >= kLeastNamed &&
+      !memory_->describe(message.parts[0].device, message.bytes).empty()) {
+    return Way::kNamed;
+  }
+  return path.direct && message.bytes >= kLeastDirect ? Way::kDirect : Way::kStaged;
+}
+
 bool StagingLane::stage(Outgoing* message) {
-  if (message->staged) return true;
+  if (message->staged || message->way != Way::kStaged) return true;
   if (message->bytes != 0) {
     message->block = pool_->take(message->bytes);
     if (message->block == nullptr) return false;
@@ -74,24 +97,48 @@ bool StagingLane::stage(Outgoing* message) {
   return true;
 }
 
+bool StagingLane::try_hand_over(int peer, Outgoing* message) {
+  switch (message->way) {
+    case Way::kStaged: {
+      // A block that a peer reads in place comes back when the peer has read it. Where few are
+      // left, the lane below had better copy.
+      const bool stable = message->stable && !pool_->is_scarce();
+      const net::Piece piece{message->block, message->bytes};
+      return below_->try_send(peer, {&piece, message->bytes != 0 ? 1u : 0u}, message->envelope,
+                              stable);
+    }
+    case Way::kNamed: {
+      const std::string& name = memory_->describe(message->parts[0].device, message->bytes);
+      const net::Piece piece{reinterpret_cast<const std::byte*>(name.data()), name.size()};
+      return below_->try_send(peer, {&piece, 1}, {message->envelope.signature, kNamesMemory},
+                              false);
+    }
+    case Way::kDirect: {
+      void* memory = const_cast<void*>(message->parts[0].device);
+      const net::Piece piece{
+          static_cast<const std::byte*>(port_->accelerator().network_address(memory)),
+          message->bytes};
+      return below_->try_send(peer, {&piece, 1}, message->envelope, true);
+    }
+  }
+  return false;
+}
+
 bool StagingLane::hand_over(int peer) {
   Peer& p = peers_[peer];
   bool moved = false;
   while (!p.out.empty()) {
     Outgoing& message = p.out.front();
-    if (!message.staged || !port_->passed(message.copied)) break;
-    const net::Piece piece{message.block, message.bytes};
-    // A block that a peer reads in place comes back when the peer has read it. Where few are left,
-    // the lane below had better copy.
-    const bool stable = message.stable && !pool_->is_scarce();
-    p.stuck =
-        !below_->try_send(peer, {&piece, message.bytes != 0 ? 1u : 0u}, message.envelope, stable);
-    if (p.stuck) break;
-    if (message.block != nullptr) {
-      p.lent.push_back({message.block, message.bytes, below_->sends_accepted(peer)});
+    const bool staged = message.way == Way::kStaged;
+    if ((staged && !message.staged) || !port_->passed(staged ? message.copied : message.after)) {
+      break;
     }
+    p.stuck = !try_hand_over(peer, &message);
+    if (p.stuck) break;
+    const uint64_t number = below_->sends_accepted(peer);
+    if (message.block != nullptr) p.lent.push_back({message.block, message.bytes, number});
+    p.sent.push_back({number, message.way});
     p.out.pop_front();
-    ++p.done;
     moved = true;
   }
   if (p.stuck && pool_->starving()) {
@@ -105,7 +152,7 @@ bool StagingLane::hand_over(int peer) {
 bool StagingLane::stage_waiting(Peer* peer) {
   bool moved = false;
   for (Outgoing& message : peer->out) {
-    if (message.staged) continue;
+    if (message.staged || message.way != Way::kStaged) continue;
     if (!stage(&message)) {
       wanting_ = true;
       break;
@@ -126,6 +173,24 @@ void StagingLane::revoke(Peer* peer) {
   }
 }
 
+uint64_t StagingLane::sends_done(int peer) {
+  Peer& p = peers_[peer];
+  for (; !p.sent.empty(); p.sent.pop_front()) {
+    const Sent& first = p.sent.front();
+    if (first.way == Way::kNamed && first.number > below_->sends_released(peer)) break;
+    if (first.way == Way::kDirect && first.number > below_->sends_done(peer)) break;
+    ++p.done;
+  }
+  return p.done;
+}
+
+// Those not handed over are not released, and neither are the last ones below.
+uint64_t StagingLane::sends_released(int peer) {
+  const uint64_t below = below_->sends_accepted(peer) - below_->sends_released(peer);
+  return peers_[peer].accepted -
+         std::min<uint64_t>(peers_[peer].accepted, peers_[peer].out.size() + below);
+}
+
 bool StagingLane::take_back_lent(int peer) {
   Peer& p = peers_[peer];
   if (p.lent.empty()) return false;
@@ -140,57 +205,116 @@ bool StagingLane::take_back_lent(int peer) {
 
 // ---- receiving
 
-bool StagingLane::try_announce(int peer, std::byte* destination, size_t bytes) {
+bool StagingLane::try_announce(int peer, std::byte* destination, size_t bytes, bool) {
   Peer& p = peers_[peer];
   if (p.in.size() >= depth_) return false;
-  Incoming incoming;
+  Incoming& incoming = p.in.emplace_back();
   incoming.place = destination;
   incoming.bytes = bytes;
-  if (below_->wants_announcements(peer)) {
-    // Held until the sender comes: never one of the last.
-    if (bytes != 0 && !pool_->is_scarce()) incoming.block = pool_->take(bytes);
-    if (!below_->try_announce(peer, incoming.block, bytes)) {
-      if (incoming.block != nullptr) pool_->give_back(incoming.block, bytes);
-      return false;
-    }
-  }
   if (destination != nullptr) incoming.after = port_->mark();
-  p.in.push_back(std::move(incoming));
   activate(peer);
+  announce_below(peer);
   return true;
+}
+
+bool StagingLane::announce_below(int peer) {
+  Peer& p = peers_[peer];
+  if (!below_->wants_announcements(peer)) {
+    p.announced = p.in.size();
+    return false;
+  }
+  bool moved = false;
+  while (p.announced < p.in.size()) {
+    if (!announce_one(peer, &p.in[p.announced], p.announced == 0)) break;
+    ++p.announced;
+    moved = true;
+  }
+  return moved;
+}
+
+bool StagingLane::announce_one(int peer, Incoming* incoming, bool first) {
+  const size_t bytes = incoming->bytes;
+  if (paths_[peer].direct && bytes >= kLeastDirect && incoming->data == nullptr) {
+    incoming->data = incoming->place;
+    if (incoming->place == nullptr) {
+      incoming->data = port_->take_slot(first, &incoming->after);
+      incoming->in_slot = incoming->data != nullptr;
+    }
+    incoming->direct = incoming->data != nullptr;
+  }
+  if (incoming->direct) {
+    // The network writes without asking the device's queues.
+    if (!port_->passed(incoming->after)) return false;
+    void* at = port_->accelerator().network_address(incoming->data);
+    return below_->try_announce(peer, static_cast<std::byte*>(at), bytes, true);
+  }
+  // A block is held until the sender comes: never one of the last.
+  if (incoming->block == nullptr && bytes != 0 && !pool_->is_scarce()) {
+    incoming->block = pool_->take(bytes);
+  }
+  return below_->try_announce(peer, incoming->block, bytes, false);
 }
 
 bool StagingLane::take_messages(int peer) {
   Peer& p = peers_[peer];
   bool moved = false;
   net::Received message;
-  while (p.come < p.in.size() && p.come < kPrefetch &&
+  while (p.come < p.announced && p.come < kPrefetch &&
          below_->try_receive(peer, static_cast<unsigned>(p.held.size()), &message)) {
-    if (!land(&p, &p.in[p.come], message)) break;
+    if (!land(peer, &p.in[p.come], message)) break;
     ++p.come;
     moved = true;
   }
   return moved;
 }
 
-bool StagingLane::land(Peer* peer, Incoming* expected, const net::Received& message) {
-  if (message.bytes != 0 && message.bytes == expected->bytes) {
+void StagingLane::hold(Peer* peer, Incoming* incoming, const Port::Mark& read, bool in_use) {
+  incoming->held = peer->held_before + peer->held.size();
+  peer->held.push_back({read, in_use});
+}
+
+bool StagingLane::land(int peer, Incoming* expected, const net::Received& message) {
+  Peer& p = peers_[peer];
+  if (message.form == kNamesMemory) return use_named(peer, expected, message);
+  const bool fits = message.bytes != 0 && message.bytes == expected->bytes;
+  if (fits && expected->direct &&
+      message.data == port_->accelerator().network_address(expected->data)) {
+    hold(&p, expected, nullptr, false);
+  } else if (fits) {
     Port::Mark after = expected->after;
-    std::byte* to = expected->place;
-    if (to == nullptr) {
-      to = port_->take_slot(peer->come == 0, &after);
-      if (to == nullptr) return false;
+    if (expected->data == nullptr) expected->data = expected->place;
+    if (expected->data == nullptr) {
+      expected->data = port_->take_slot(p.come == 0, &after);
+      if (expected->data == nullptr) return false;
       expected->in_slot = true;
     }
-    expected->data = to;
-    copy_in(peer, expected, message, after);
+    copy_in(&p, expected, message, after);
   } else {
     if (expected->block != nullptr) pool_->give_back(expected->block, expected->bytes);
-    peer->held.push_back(nullptr);
+    hold(&p, expected, nullptr, false);
   }
   expected->bytes = message.bytes;
   expected->signature = message.signature;
   expected->block = nullptr;
+  return true;
+}
+
+bool StagingLane::use_named(int peer, Incoming* expected, const net::Received& message) {
+  const auto mapped = memory_->map(peer, {message.data, message.bytes});
+  if (!mapped.ok()) {
+    failure_ = mapped.status();
+    return false;
+  }
+  if (expected->block != nullptr) pool_->give_back(expected->block, expected->bytes);
+  if (expected->in_slot) port_->give_slot(expected->data);
+  expected->block = nullptr;
+  expected->in_slot = false;
+  // Only read: the interpreter writes to no message.
+  expected->data = const_cast<std::byte*>(mapped->data);
+  expected->bytes = mapped->bytes;
+  expected->signature = message.signature;
+  expected->named = true;
+  hold(&peers_[peer], expected, nullptr, true);
   return true;
 }
 
@@ -205,7 +329,8 @@ void StagingLane::copy_in(Peer* peer, Incoming* expected, const net::Received& m
   expected->landed =
       port_->copy_in(expected->data, block != nullptr ? block : message.data, message.bytes, after);
   if (block != nullptr) peer->landing.push_back({block, message.bytes, expected->landed});
-  peer->held.push_back(block != nullptr && !landed_in_block ? nullptr : expected->landed);
+  const bool free_now = block != nullptr && !landed_in_block;
+  hold(peer, expected, free_now ? nullptr : expected->landed, false);
 }
 
 bool StagingLane::try_receive(int peer, unsigned ahead, net::Received* message) {
@@ -219,16 +344,21 @@ bool StagingLane::try_receive(int peer, unsigned ahead, net::Received* message) 
 
 void StagingLane::release(int peer) {
   Peer& p = peers_[peer];
-  if (p.in.front().in_slot) port_->give_slot(p.in.front().data);
+  const Incoming& first = p.in.front();
+  if (first.in_slot) port_->give_slot(first.data);
+  if (first.named) p.held[first.held - p.held_before] = {port_->mark(), false};
   p.in.pop_front();
   --p.come;
+  --p.announced;
 }
 
 bool StagingLane::release_read(int peer) {
   Peer& p = peers_[peer];
   bool moved = false;
-  for (; !p.held.empty() && port_->passed(p.held.front()); p.held.pop_front()) {
+  for (; !p.held.empty(); p.held.pop_front()) {
+    if (p.held.front().in_use || !port_->passed(p.held.front().read)) break;
     below_->release(peer);
+    ++p.held_before;
     moved = true;
   }
   for (; !p.landing.empty() && port_->passed(p.landing.front().read); p.landing.pop_front()) {
@@ -248,8 +378,11 @@ Result<bool> StagingLane::progress() {
     moved |= take_back_lent(peer);
     moved |= hand_over(peer);
     moved |= release_read(peer);
+    moved |= announce_below(peer);
     moved |= take_messages(peer);
-    if (p.out.empty() && p.lent.empty() && p.in.empty() && p.held.empty() && p.landing.empty()) {
+    sends_done(peer);
+    if (p.out.empty() && p.sent.empty() && p.lent.empty() && p.in.empty() && p.held.empty() &&
+        p.landing.empty()) {
       p.active = false;
       active_[k] = active_.back();
       active_.pop_back();
@@ -258,6 +391,7 @@ Result<bool> StagingLane::progress() {
     }
   }
   set_starving(wanting_);
+  if (!failure_.ok()) return failure_;
   if (!port_->status().ok()) return port_->status();
   Result<bool> below = below_->progress();
   if (!below.ok()) return below;
@@ -265,7 +399,11 @@ Result<bool> StagingLane::progress() {
 }
 
 std::string StagingLane::describe(int peer) const {
-  return below_->describe(peer) + ", staged through host memory";
+  const DevicePath& path = paths_[peer];
+  return below_->describe(peer) + (path.ipc_out || path.ipc_in
+                                       ? ", devices read each other's memory"
+                                   : path.direct ? ", the network reaches device memory"
+                                                 : ", staged through host memory");
 }
 
 }  // namespace hetccl::run

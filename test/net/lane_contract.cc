@@ -71,7 +71,7 @@ class LaneContract : public ::testing::Test {
   // One message from `from` to `to`, received, checked and released.
   void exchange(const Lanes& lanes, int from, int to, std::span<const std::byte> data,
                 uint64_t seed, bool stable, std::byte* destination) {
-    ASSERT_TRUE(lanes[to]->try_announce(from, destination, destination ? data.size() : 0));
+    ASSERT_TRUE(lanes[to]->try_announce(from, destination, destination ? data.size() : 0, false));
     Piece piece{data.data(), data.size()};
     ASSERT_TRUE(drive(lanes, [&] {
       return lanes[from]->try_send(to, {&piece, 1}, Envelope{seed}, stable);
@@ -119,7 +119,7 @@ TEST_F(LaneContract, MessagesArriveInTheOrderInWhichTheyWereSent) {
   for (int i = 0; i < kMessages; ++i) data.push_back(filled(i, sizes[i]));
   int sent = 0, announced = 0, received = 0;
   ASSERT_TRUE(drive(lanes, [&] {
-    if (announced < kMessages && lanes[1]->try_announce(0, nullptr, 0)) ++announced;
+    if (announced < kMessages && lanes[1]->try_announce(0, nullptr, 0, false)) ++announced;
     Piece piece{sent < kMessages ? data[sent].data() : nullptr, sent < kMessages ? sizes[sent] : 0};
     if (sent < kMessages && lanes[0]->try_send(1, {&piece, 1}, Envelope{uint64_t(sent)}, true)) {
       ++sent;
@@ -145,7 +145,7 @@ TEST_F(LaneContract, CreditRunsOutAndComesBack) {
   Piece piece{data.data(), data.size()};
   for (int round = 0; round < 3; ++round) {
     for (unsigned i = 0; i < options.depth; ++i) {
-      ASSERT_TRUE(drive(lanes, [&] { return lanes[1]->try_announce(0, nullptr, 0); }));
+      ASSERT_TRUE(drive(lanes, [&] { return lanes[1]->try_announce(0, nullptr, 0, false); }));
       ASSERT_TRUE(drive(lanes, [&] {
         return lanes[0]->try_send(1, {&piece, 1}, Envelope{i}, true);
       }));
@@ -175,7 +175,7 @@ TEST_F(LaneContract, PiecesAreJoined) {
                                 Piece{data.data() + bytes / 3, bytes / 2 - bytes / 3},
                                 Piece{data.data() + bytes / 2, bytes - bytes / 2}};
     std::vector<std::byte> destination(bytes);
-    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes));
+    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes, false));
     ASSERT_TRUE(
         drive(lanes, [&] { return lanes[0]->try_send(1, pieces, Envelope{bytes}, false); }));
     ++sends;
@@ -201,7 +201,7 @@ TEST_F(LaneContract, AnnouncingAfterArrivalIsNotTooLate) {
     for (int i = 0; i < 50; ++i) {
       for (const auto& lane : lanes) ASSERT_TRUE(lane->progress().ok());
     }
-    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes));
+    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes, false));
     Received got;
     ASSERT_TRUE(drive(lanes, [&] { return lanes[1]->try_receive(0, 0, &got); }));
     EXPECT_TRUE(matches(bytes, got.data, got.bytes));
@@ -217,7 +217,7 @@ TEST_F(LaneContract, WhatWasAnnouncedInTimeLandsThere) {
   for (size_t bytes : {3000ul, 50000ul}) {
     std::vector<std::byte> data = filled(bytes, bytes), destination(bytes);
     Piece piece{data.data(), bytes};
-    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes));
+    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes, false));
     ASSERT_TRUE(drive(lanes, [&] {
       return lanes[0]->try_send(1, {&piece, 1}, Envelope{1}, true);
     }));
@@ -235,7 +235,7 @@ TEST_F(LaneContract, ADestinationThatIsTooSmallIsNotOverrun) {
   for (size_t bytes : {24ul, 3000ul, 50000ul}) {
     std::vector<std::byte> data = filled(bytes, bytes), destination(bytes, std::byte{0x5a});
     Piece piece{data.data(), bytes};
-    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes / 2));
+    ASSERT_TRUE(lanes[1]->try_announce(0, destination.data(), bytes / 2, false));
     ASSERT_TRUE(drive(lanes, [&] {
       return lanes[0]->try_send(1, {&piece, 1}, Envelope{1}, true);
     }));
@@ -276,7 +276,7 @@ TEST_F(LaneContract, ManyPeersInterleaved) {
       auto [from, to] = pair;
       all &= stream.received == kMessages;
       if (stream.announced < kMessages && stream.announced < stream.received + 2 &&
-          lanes[to]->try_announce(from, stream.landing[stream.announced % 2].data(), 9000)) {
+          lanes[to]->try_announce(from, stream.landing[stream.announced % 2].data(), 9000, false)) {
         ++stream.announced;
       }
       if (stream.sent < kMessages) {
@@ -305,7 +305,7 @@ TEST_F(LaneContract, TwoLanesDoNotMix) {
   std::vector<std::byte> one = filled(1, 5000), two = filled(2, 6000);
   Piece piece_one{one.data(), one.size()}, piece_two{two.data(), two.size()};
   for (auto* lanes : {&first, &second}) {
-    ASSERT_TRUE((*lanes)[1]->try_announce(0, nullptr, 0));
+    ASSERT_TRUE((*lanes)[1]->try_announce(0, nullptr, 0, false));
   }
   ASSERT_TRUE(drive(second, [&] {
     return second[0]->try_send(1, {&piece_two, 1}, Envelope{2}, true);
@@ -393,7 +393,7 @@ TEST_F(LaneContract, MessagesMayComeBeforeTheReceiverConnects) {
   Lanes lanes = std::move(halfway.lanes);
   lanes.back() = halfway.connect_last();
   for (uint64_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(lanes[2]->try_announce(0, nullptr, 0));
+    ASSERT_TRUE(lanes[2]->try_announce(0, nullptr, 0, false));
     Received got;
     ASSERT_TRUE(drive(lanes, [&] { return lanes[2]->try_receive(0, 0, &got); }));
     EXPECT_EQ(got.signature, pieces[i].bytes);

@@ -212,7 +212,7 @@ void all_to_all(Rank& self, int messages, size_t chunk, bool library_memory) {
     if (t.announced < messages && t.announced < t.received + 2 &&
         self.lane->try_announce(peer,
                                 t.announced % 3 == 0 ? nullptr : t.landing[t.announced % 2].data(),
-                                t.announced % 3 == 0 ? 0 : chunk)) {
+                                t.announced % 3 == 0 ? 0 : chunk, false)) {
       ++t.announced;
     }
     if (t.sent < messages) {

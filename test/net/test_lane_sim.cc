@@ -33,7 +33,7 @@ Trace run(uint64_t seed) {
     for (int peer : {1, 2}) {
       if (sent[peer] < 20) sent[peer] += lanes[peer]->try_send(0, {&piece, 1}, Envelope{1}, true);
       if (announced[peer] < 20) {
-        announced[peer] += lanes[0]->try_announce(peer, landing.data(), landing.size());
+        announced[peer] += lanes[0]->try_announce(peer, landing.data(), landing.size(), false);
       }
       Received got;
       if (!lanes[0]->try_receive(peer, 0, &got)) continue;
