@@ -160,7 +160,11 @@ Result<Backend*> backend(Kind kind) {
   const std::lock_guard lock(r.mutex);
   std::optional<Result<Backend*>>& slot = r.tried[index];
   if (!slot.has_value()) {
-    slot = find(kind);
+    Result<Backend*> found = find(kind);
+    // A simulated one is absent only while its setting is wrong.
+    const bool simulated = kind == hetcclMemorySimCuda || kind == hetcclMemorySimHip;
+    if (!found.ok() && simulated) return found;
+    slot = std::move(found);
     if (slot->ok()) {
       const size_t n = r.count.load(std::memory_order_relaxed);
       r.loaded[n].store(**slot, std::memory_order_relaxed);
@@ -176,7 +180,7 @@ void find_backends() {
     return registry().known[kind].load(std::memory_order_acquire);
   };
   // CUDA programs have the driver whichever runtime they use; HIP's runtime is its own.
-  if (!known(hetcclMemoryCuda) && is_loaded("libcuda.so.1")) (void)!backend(hetcclMemoryCuda).ok();
+  if (!known(hetcclMemoryCuda) && is_loaded("libcuda.so")) (void)!backend(hetcclMemoryCuda).ok();
   if (!known(hetcclMemoryHip) && is_loaded("libamdhip64.so")) (void)!backend(hetcclMemoryHip).ok();
 }
 

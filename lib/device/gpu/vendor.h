@@ -11,13 +11,8 @@
 
 #include "lib/device/accelerator.h"
 
-#if defined(HETCCL_GPU_CUDA)
-#include "lib/device/gpu/cuda_names.h"
-#elif defined(HETCCL_GPU_HIP)
-#include "lib/device/gpu/hip_names.h"
-#else
-#error "compile with HETCCL_GPU_CUDA or HETCCL_GPU_HIP"
-#endif
+// The vendor's names: the build says which.
+#include HETCCL_GPU_NAMES
 
 namespace hetccl::device::vendor {
 
