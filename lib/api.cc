@@ -9,14 +9,18 @@
 #include "lib/context.h"
 #include "lib/device_tools.h"
 #include "lib/handle.h"
+#include "lib/last_error.h"
 #include "lib/stream.h"
 
 using hetccl::Call;
 using hetccl::check_handle;
 using hetccl::Communicator;
 using hetccl::Context;
+using hetccl::guarded;
 using hetccl::invalid_argument;
 using hetccl::invalid_usage;
+using hetccl::last_error;
+using hetccl::report;
 using hetccl::Settings;
 using hetccl::Status;
 using hetccl::Stream;
@@ -27,28 +31,7 @@ namespace {
 constexpr double kDestroyWait_s = 30;  // for others to take what this rank sent
 constexpr double kAbortWait_s = 4;
 
-thread_local std::string last_error;
 thread_local std::string last_error_shown;
-
-hetcclResult_t report(const Status& status) {
-  if (status.ok()) return hetcclSuccess;
-  last_error = status.message();
-  return status.code();
-}
-
-// Runs `body`, which returns a Status; nothing leaves it as an exception.
-template <typename Body>
-hetcclResult_t guarded(Body body) {
-  try {
-    return report(body());
-  } catch (const std::bad_alloc&) {
-    return report(hetccl::system_error("out of memory"));
-  } catch (const std::exception& e) {
-    return report(hetccl::internal_error(e.what()));
-  } catch (...) {
-    return report(hetccl::internal_error("unknown exception"));
-  }
-}
 
 hetcclComm_t make_handle(std::unique_ptr<Communicator> communicator) {
   auto* const handle = new hetcclComm;
@@ -200,7 +183,7 @@ const char* hetcclGetErrorString(hetcclResult_t result) {
 const char* hetcclGetLastError(hetcclComm_t comm) {
   const hetcclResult_t result = guarded([&]() -> Status {
     if (comm == nullptr) {
-      last_error_shown = last_error;
+      last_error_shown = last_error();
       return {};
     }
     if (Status s = check_handle(comm); !s.ok()) return s;
@@ -211,7 +194,7 @@ const char* hetcclGetLastError(hetcclComm_t comm) {
     last_error_shown = comm->last_error;
     return {};
   });
-  if (result != hetcclSuccess) last_error_shown = last_error;
+  if (result != hetcclSuccess) last_error_shown = last_error();
   return last_error_shown.c_str();
 }
 

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "lib/introspect.h"
+#include "lib/last_error.h"
+
+using hetccl::guarded;
+using hetccl::Status;
 
 namespace hetccl {
 
@@ -34,17 +39,16 @@ Status copy_by(device::Accelerator* device, void* to, const void* from, size_t b
   return (*queue)->synchronize();
 }
 
-Status on_queue(hetcclMemoryKind_t kind, int ordinal, hetcclStream_t stream,
-                Status (*act)(device::Queue*, void* to, const void* from, size_t bytes), void* to,
-                const void* from, size_t bytes) {
+Result<std::unique_ptr<device::Queue>> queue_of(hetcclMemoryKind_t kind, int ordinal,
+                                                hetcclStream_t stream) {
   auto device = device_of(kind, ordinal);
   if (!device.ok()) return device.status();
-  auto queue = (*device)->adopt(stream);
-  if (!queue.ok()) return queue.status();
-  return act(queue->get(), to, from, bytes);
+  return (*device)->adopt(stream);
 }
 
-hetcclResult_t code_of(const Status& status) { return status.code(); }
+Status check_output(const void* output) {
+  return output != nullptr ? Status() : invalid_argument("the pointer to the result is NULL");
+}
 
 std::string describe_devices() {
   nlohmann::json kinds = nlohmann::json::array();
@@ -92,68 +96,75 @@ Status copy_anywhere(void* to, const void* from, size_t bytes) {
 
 extern "C" {
 
-const char* hetcclInternalDevices(void) {
-  thread_local std::string text;
-  text = hetccl::describe_devices();
-  return text.c_str();
-}
+const char* hetcclInternalDevices(void) { return hetccl::keep_text(hetccl::describe_devices); }
 
 hetcclResult_t hetcclInternalMemAllocOn(hetcclMemoryKind_t kind, int device, size_t bytes,
                                         void** ptr) {
-  return hetccl::code_of(hetccl::allocate_on_device(kind, device, bytes, ptr));
+  return guarded([&]() -> Status {
+    if (Status s = hetccl::check_output(ptr); !s.ok()) return s;
+    return hetccl::allocate_on_device(kind, device, bytes, ptr);
+  });
 }
 
 hetcclResult_t hetcclInternalCopy(void* to, const void* from, size_t bytes) {
-  return hetccl::code_of(hetccl::copy_anywhere(to, from, bytes));
+  return guarded([&]() -> Status { return hetccl::copy_anywhere(to, from, bytes); });
 }
 
 hetcclResult_t hetcclInternalStreamCreate(hetcclMemoryKind_t kind, int device,
                                           hetcclStream_t* stream) {
-  auto found = hetccl::device_of(kind, device);
-  if (!found.ok()) return found.status().code();
-  auto made = (*found)->make_stream();
-  if (!made.ok()) return made.status().code();
-  *stream = *made;
-  return hetcclSuccess;
+  return guarded([&]() -> Status {
+    if (Status s = hetccl::check_output(stream); !s.ok()) return s;
+    auto found = hetccl::device_of(kind, device);
+    if (!found.ok()) return found.status();
+    auto made = (*found)->make_stream();
+    if (!made.ok()) return made.status();
+    *stream = *made;
+    return {};
+  });
 }
 
 hetcclResult_t hetcclInternalStreamDestroy(hetcclMemoryKind_t kind, int device,
                                            hetcclStream_t stream) {
-  auto found = hetccl::device_of(kind, device);
-  return found.ok() ? (*found)->destroy_stream(stream).code() : found.status().code();
+  return guarded([&]() -> Status {
+    auto found = hetccl::device_of(kind, device);
+    return found.ok() ? (*found)->destroy_stream(stream) : found.status();
+  });
 }
 
 hetcclResult_t hetcclInternalStreamSynchronize(hetcclMemoryKind_t kind, int device,
                                                hetcclStream_t stream) {
-  return hetccl::code_of(hetccl::on_queue(
-      kind, device, stream,
-      [](hetccl::device::Queue* queue, void*, const void*, size_t) { return queue->synchronize(); },
-      nullptr, nullptr, 0));
+  return guarded([&]() -> Status {
+    auto queue = hetccl::queue_of(kind, device, stream);
+    return queue.ok() ? (*queue)->synchronize() : queue.status();
+  });
 }
 
 hetcclResult_t hetcclInternalStreamCopy(hetcclMemoryKind_t kind, int device, hetcclStream_t stream,
                                         void* to, const void* from, size_t bytes) {
-  return hetccl::code_of(hetccl::on_queue(
-      kind, device, stream,
-      [](hetccl::device::Queue* queue, void* t, const void* f, size_t n) {
-        return queue->copy(t, f, n);
-      },
-      to, from, bytes));
+  return guarded([&]() -> Status {
+    auto queue = hetccl::queue_of(kind, device, stream);
+    return queue.ok() ? (*queue)->copy(to, from, bytes) : queue.status();
+  });
 }
 
 hetcclResult_t hetcclInternalHostAlloc(hetcclMemoryKind_t kind, int device, size_t bytes,
                                        void** ptr) {
-  auto found = hetccl::device_of(kind, device);
-  if (!found.ok()) return found.status().code();
-  auto made = (*found)->allocate_host(bytes);
-  if (!made.ok()) return made.status().code();
-  *ptr = *made;
-  return hetcclSuccess;
+  return guarded([&]() -> Status {
+    if (Status s = hetccl::check_output(ptr); !s.ok()) return s;
+    auto found = hetccl::device_of(kind, device);
+    if (!found.ok()) return found.status();
+    auto made = (*found)->allocate_host(bytes);
+    if (!made.ok()) return made.status();
+    *ptr = *made;
+    return {};
+  });
 }
 
 hetcclResult_t hetcclInternalHostFree(hetcclMemoryKind_t kind, int device, void* ptr) {
-  auto found = hetccl::device_of(kind, device);
-  return found.ok() ? (*found)->free_host(ptr).code() : found.status().code();
+  return guarded([&]() -> Status {
+    auto found = hetccl::device_of(kind, device);
+    return found.ok() ? (*found)->free_host(ptr) : found.status();
+  });
 }
 
 }  // extern "C"

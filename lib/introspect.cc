@@ -6,18 +6,38 @@
 #include "lib/base/settings.h"
 #include "lib/context.h"
 #include "lib/handle.h"
+#include "lib/last_error.h"
 
 namespace hetccl {
 
 using nlohmann::json;
 
+namespace {
+
+// From this rank to another one.
+const char* path_name(bool has_device, const run::DevicePath& path) {
+  if (!has_device) return "host";
+  if (path.ipc_in || path.ipc_out) return "ipc";
+  return path.direct ? "direct" : "staged";
+}
+
+}  // namespace
+
 std::string Communicator::describe() const {
   json ranks_table = json::array(), links = json::array(), in_force;
   for (int r = 0; r < ranks(); ++r) {
     const net::Place& place = session_->place(members_[r]);
-    ranks_table.push_back(
-        {{"rank", r}, {"host", place.host}, {"node", place.node}, {"pid", place.pid}});
-    if (r != rank_ && lane_) links.push_back({{"peer", r}, {"lane", lane_->describe(r)}});
+    ranks_table.push_back({{"rank", r},
+                           {"host", place.host},
+                           {"node", place.node},
+                           {"pid", place.pid},
+                           {"kind", device::name_of(static_cast<device::Kind>(devices_[r].kind))},
+                           {"device", devices_[r].description}});
+    if (r == rank_ || !lane_) continue;
+    links.push_back({{"peer", r},
+                     {"lane", lane_->describe(r)},
+                     {"path", path_name(accelerator_ != nullptr, paths_[r].path)},
+                     {"reason", paths_[r].reason}});
   }
   for (const SettingRow& row : setting_rows()) {
     in_force["HETCCL_" + std::string(row.name)] = value_text(settings_, row);
@@ -63,33 +83,21 @@ std::string describe_settings() {
   return rows.dump();
 }
 
-// Text that stays valid until the thread asks again. An error gives "".
-template <typename Make>
-const char* keep(Make make) {
-  thread_local std::string text;
-  try {
-    text = make();
-  } catch (...) {
-    text.clear();
-  }
-  return text.c_str();
-}
-
 }  // namespace
 }  // namespace hetccl
 
 extern "C" {
 
 const char* hetcclInternalLastAlgorithm(hetcclComm_t comm) {
-  return hetccl::keep([&] {
+  return hetccl::keep_text([&] {
     return hetccl::check_handle(comm).ok() ? comm->communicator->last_algorithm() : std::string();
   });
 }
 
-const char* hetcclInternalSettings(void) { return hetccl::keep(hetccl::describe_settings); }
+const char* hetcclInternalSettings(void) { return hetccl::keep_text(hetccl::describe_settings); }
 
 const char* hetcclInternalDescribe(hetcclComm_t comm) {
-  return hetccl::keep([&] {
+  return hetccl::keep_text([&] {
     if (comm == nullptr) return hetccl::describe_process();
     return hetccl::check_handle(comm).ok() ? comm->communicator->describe() : std::string();
   });

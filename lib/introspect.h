@@ -3,7 +3,7 @@
 // build; not part of the public interface.
 //
 // Thread rule: any thread. A returned text is never NULL and stays valid until the calling thread
-// next calls a function of this header.
+// next calls a function of this header. The cause of an error: hetcclGetLastError(NULL).
 #pragma once
 
 #include <hetccl/hetccl.h>
@@ -19,9 +19,12 @@ HETCCL_API const char* hetcclInternalLastAlgorithm(hetcclComm_t comm);
 // ...]
 HETCCL_API const char* hetcclInternalSettings(void);
 
-// JSON: {"ranks": [{"rank": 0, "host": "a", "node": "...", "pid": 1}, ...],
-//        "links": [{"peer": 1, "lane": "shared memory"}, ...],
+// JSON: {"ranks": [{"rank": 0, "host": "a", "node": "...", "pid": 1, "kind": "cuda",
+//                   "device": "cuda:0 ..."}, ...],
+//        "links": [{"peer": 1, "lane": "shared memory", "path": "ipc", "reason": "..."}, ...],
 //        "settings": {"HETCCL_TIMEOUT": "600", ...}}
+// "path": how data of this rank's device travel to and from that peer: "ipc", "direct", "staged";
+// "host" where this rank has none.
 // With NULL, what the process has instead: {"version": "0.1.0", "build": "...", "fabric": "..."}.
 HETCCL_API const char* hetcclInternalDescribe(hetcclComm_t comm);
 

@@ -1,0 +1,50 @@
+// How functions of the API end: nothing leaves them as an exception, and the cause of an error is
+// kept for hetcclGetLastError(NULL). Any thread; the text is the calling thread's own.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "lib/base/status.h"
+
+namespace hetccl {
+
+inline std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+inline hetcclResult_t report(const Status& status) {
+  if (status.ok()) return hetcclSuccess;
+  last_error() = status.message();
+  return status.code();
+}
+
+// Runs `body`, which returns a Status.
+template <typename Body>
+hetcclResult_t guarded(Body body) {
+  try {
+    return report(body());
+  } catch (const std::bad_alloc&) {
+    return report(system_error("out of memory"));
+  } catch (const std::exception& e) {
+    return report(internal_error(e.what()));
+  } catch (...) {
+    return report(internal_error("unknown exception"));
+  }
+}
+
+// Text that stays valid until the thread asks again through the same `make`. An error gives "".
+template <typename Make>
+const char* keep_text(Make make) {
+  thread_local std::string text;
+  try {
+    text = make();
+  } catch (...) {
+    text.clear();
+  }
+  return text.c_str();
+}
+
+}  // namespace hetccl
