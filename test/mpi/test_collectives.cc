@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "lib/coll/registry.h"
-#include "test/mpi/mpi_test.h"
+#include "test/mpi/collective_cases.h"
 
 namespace hetccl::test {
 namespace {
@@ -36,7 +35,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-class EveryAlgorithm : public ::testing::TestWithParam<Case> {
+class EveryAlgorithm : public ::testing::TestWithParam<Case>, protected CollectiveCases {
  protected:
   void SetUp() override {
     const coll::Algorithm& a = *GetParam().algorithm;
@@ -60,24 +59,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<Case> {
     return {0, 1, n - 1, n, n + 1, 17, 1000, 16384, 16385, 70001, 300007};
   }
 
-  int64_t sum(size_t index, int first_ranks) const {
-    int64_t total = 0;
-    for (int r = 0; r < first_ranks; ++r) total += value(r, index);
-    return total;
-  }
-  int64_t sum(size_t index) const { return sum(index, ranks); }
-
-  // One call: fill sends, run, compare with `expected` (element of the output).
-  struct Shape {
-    size_t send, recv;                    // elements
-    size_t send_base;                     // index of the first send element, for value()
-    size_t in_place_send, in_place_recv;  // offsets in the common buffer
-    bool sends, receives;                 // this rank's part
-  };
-  using Expected = std::function<int64_t(size_t)>;
-  using Run = std::function<hetcclResult_t(const void*, void*, hetcclStream_t)>;
-
-  void check(const Shape& shape, const Expected& expected, const Run& run, size_t count) {
+  void check(const Shape& shape, const Expected& expected, const Call& run, size_t count) override {
     for (bool in_place : {false, true}) {
       for (bool on_stream : {false, true}) {
         SCOPED_TRACE("count " + std::to_string(count) + (in_place ? " in place" : "") +
@@ -92,13 +74,13 @@ class EveryAlgorithm : public ::testing::TestWithParam<Case> {
     }
   }
 
-  hetcclResult_t launch(const Run& run, const void* send, void* recv, bool on_stream) {
+  hetcclResult_t launch(const Call& run, const void* send, void* recv, bool on_stream) {
     if (!on_stream) return run(send, recv, nullptr);
     const hetcclResult_t r = run(send, recv, stream);
     return r != hetcclSuccess ? r : hetcclStreamSynchronize(stream);
   }
 
-  void run_apart(const Shape& shape, const Expected& expected, const Run& run, bool on_stream,
+  void run_apart(const Shape& shape, const Expected& expected, const Call& run, bool on_stream,
                  Guarded::Edge edge) {
     Guarded send(shape.send * 4, edge), recv(shape.recv * 4, edge);
     auto* s = static_cast<float*>(send.data());
@@ -118,7 +100,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(wrong, 0u);
   }
 
-  void run_in_place(const Shape& shape, const Expected& expected, const Run& run, bool on_stream,
+  void run_in_place(const Shape& shape, const Expected& expected, const Call& run, bool on_stream,
                     Guarded::Edge edge) {
     const size_t all = std::max(shape.in_place_send + shape.send, shape.in_place_recv + shape.recv);
     Guarded buffer(all * 4, edge);
@@ -141,117 +123,19 @@ class EveryAlgorithm : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(wrong, 0u);
   }
 
-  hetcclComm_t comm = nullptr;
   hetcclStream_t stream = nullptr;
-  int rank = 0, ranks = 1;
 };
 
 TEST_P(EveryAlgorithm, GivesTheRightResult) {
-  const auto n = static_cast<size_t>(ranks);
-  const auto me = static_cast<size_t>(rank);
   const Collective collective = GetParam().algorithm->collective;
   for (const size_t count : counts()) {
-    switch (collective) {
-      case Collective::kAllReduce:
-        check(
-            {count, count, 0, 0, 0, true, true}, [&](size_t i) { return sum(i); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclAllReduce(s, r, count, hetcclFloat32, hetcclSum, comm, t);
-            },
-            count);
-        break;
-      case Collective::kReduce:
-        for (int root : {0, ranks - 1}) {
-          check(
-              {count, count, 0, 0, 0, true, rank == root}, [&](size_t i) { return sum(i); },
-              [&](const void* s, void* r, hetcclStream_t t) {
-                return hetcclReduce(s, r, count, hetcclFloat32, hetcclSum, root, comm, t);
-              },
-              count);
-        }
-        break;
-      case Collective::kBroadcast:
-        for (int root : {0, ranks / 2}) {
-          check(
-              {count, count, 0, 0, 0, rank == root, true}, [&](size_t i) { return value(root, i); },
-              [&](const void* s, void* r, hetcclStream_t t) {
-                return hetcclBroadcast(s, r, count, hetcclFloat32, root, comm, t);
-              },
-              count);
-        }
-        break;
-      case Collective::kAllGather:
-        check(
-            {count, count * n, 0, me * count, 0, true, true},
-            [&](size_t i) { return value(static_cast<int>(i / count), i % count); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclAllGather(s, r, count, hetcclFloat32, comm, t);
-            },
-            count);
-        break;
-      case Collective::kReduceScatter:
-        check(
-            {count * n, count, 0, 0, me * count, true, true},
-            [&](size_t i) { return sum(me * count + i); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclReduceScatter(s, r, count, hetcclFloat32, hetcclSum, comm, t);
-            },
-            count);
-        break;
-      case Collective::kAllToAll:
-        check(
-            {count * n, count * n, 0, 0, 0, true, true},
-            [&](size_t i) { return value(static_cast<int>(i / count), me * count + i % count); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclAllToAll(s, r, count, hetcclFloat32, comm, t);
-            },
-            count);
-        break;
-      case Collective::kGather:
-        for (int root : {0, ranks / 2}) {
-          check(
-              {count, count * n, 0, rank == root ? me * count : 0, 0, true, rank == root},
-              [&](size_t i) { return value(static_cast<int>(i / count), i % count); },
-              [&](const void* s, void* r, hetcclStream_t t) {
-                return hetcclGather(s, r, count, hetcclFloat32, root, comm, t);
-              },
-              count);
-        }
-        break;
-      case Collective::kScatter:
-        for (int root : {0, ranks / 2}) {
-          const size_t own = rank == root ? me * count : 0;
-          check(
-              {rank == root ? count * n : 0, count, 0, 0, own, rank == root, true},
-              [&](size_t i) { return value(root, me * count + i); },
-              [&](const void* s, void* r, hetcclStream_t t) {
-                return hetcclScatter(s, r, count, hetcclFloat32, root, comm, t);
-              },
-              count);
-        }
-        break;
-      case Collective::kScan:
-        check(
-            {count, count, 0, 0, 0, true, true}, [&](size_t i) { return sum(i, rank + 1); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclScan(s, r, count, hetcclFloat32, hetcclSum, comm, t);
-            },
-            count);
-        break;
-      case Collective::kExscan:
-        check(
-            {count, count, 0, 0, 0, true, rank > 0}, [&](size_t i) { return sum(i, rank); },
-            [&](const void* s, void* r, hetcclStream_t t) {
-              return hetcclExscan(s, r, count, hetcclFloat32, hetcclSum, comm, t);
-            },
-            count);
-        break;
-      case Collective::kBarrier:
-        EXPECT_EQ(hetcclBarrier(comm, nullptr), hetcclSuccess);
-        EXPECT_EQ(hetcclBarrier(comm, stream), hetcclSuccess);
-        EXPECT_EQ(hetcclStreamSynchronize(stream), hetcclSuccess);
-        break;
+    if (collective != Collective::kBarrier) {
+      run_case(collective, count);
+      continue;
     }
+    EXPECT_EQ(hetcclBarrier(comm, nullptr), hetcclSuccess);
+    EXPECT_EQ(hetcclBarrier(comm, stream), hetcclSuccess);
+    EXPECT_EQ(hetcclStreamSynchronize(stream), hetcclSuccess);
   }
 }
 
