@@ -59,6 +59,8 @@ const SettingRow kRows[] = {
      "the device"},
     {"RECORD", Type::kText, "", "a path", 0, 0, false,
      "rank 0 writes its collective calls there, for hetccl_perf replay"},
+    {"SIM", Type::kText, "", "OPTION=VALUE[,OPTION=VALUE...] as in devices=2,h2d=1G,direct=off", 0,
+     0, false, "the simulated devices: their number, memory, speed, abilities and failures"},
 };
 
 const Field kFields[] = {
@@ -69,6 +71,7 @@ const Field kFields[] = {
     &Settings::plan_cache,  &Settings::tcp_segment, &Settings::net_put,
     &Settings::ucx_signals, &Settings::path,        &Settings::staging_size,
     &Settings::host_below,  &Settings::max_ctas,    &Settings::record,
+    &Settings::sim,
 };
 static_assert(std::size(kRows) == std::size(kFields));
 

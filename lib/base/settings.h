@@ -36,6 +36,7 @@ struct Settings {
   uint64_t host_below = 0;
   uint64_t max_ctas = 0;
   std::string record;
+  std::string sim;
 
   // Of hetcclConfig_t; there are no variables for them. -1: found by the library.
   int device_kind = -1;
