@@ -147,6 +147,38 @@ class Install(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.splitlines(), ["2 4 6 8"] * 2)
 
+    def device_answer(self, program, kind):
+        environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+        done = run([program, str(kind)], env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        result, _, text = done.stdout.strip().partition(" ")
+        return int(result), text
+
+    def test_back_ends_are_found_beside_the_library(self):
+        flags = C_FLAGS + [f"-Wl,-rpath,{installed.library_path}"]
+        program = installed.build("gcc", flags, os.path.join(HERE, "device.c"))
+        invalid_usage = 5
+        for kind, title in ((1, "CUDA"), (2, "HIP")):
+            with self.subTest(vendor=title):
+                name = f"libhetccl_{title.lower()}.so"
+                path = os.path.join(installed.library_path, name)
+                result, text = self.device_answer(program, kind)
+                if not os.path.exists(path):
+                    self.assertEqual(result, invalid_usage)
+                    self.assertIn(f"no {title} back end: this build has none", text)
+                    continue
+                if result != 0:  # loaded, and no device for it
+                    self.assertEqual(result, invalid_usage, text)
+                    self.assertRegex(text, f"no {title} back end: .*(driver|GPU)")
+                os.rename(path, path + ".away")
+                try:
+                    result, text = self.device_answer(program, kind)
+                finally:
+                    os.rename(path + ".away", path)
+                self.assertEqual(result, invalid_usage)
+                self.assertIn(f"{name} is not in {installed.library_path}/; install it there", text)
+
     def test_tools_are_installed_and_start(self):
         environment = dict(os.environ, LD_LIBRARY_PATH=installed.library_path)
         for tool in ("hetccl_info", "hetccl_perf"):
