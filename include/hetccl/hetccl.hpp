@@ -266,6 +266,46 @@ class Communicator {
                   hetcclStream_t stream = nullptr) const {
     run(hetcclAllToAll(send, recv, count, data_type<T>, handle_, stream));
   }
+  template <typename T>
+  void all_to_allv(const T* send, const std::size_t* sendcounts, const std::size_t* senddispls,
+                   T* recv, const std::size_t* recvcounts, const std::size_t* recvdispls,
+                   hetcclStream_t stream = nullptr) const {
+    run(hetcclAllToAllv(send, sendcounts, senddispls, recv, recvcounts, recvdispls, data_type<T>,
+                        handle_, stream));
+  }
+  // What only the root looks at may be nullptr elsewhere.
+  template <typename T>
+  void gather(const T* send, T* recv, std::size_t sendcount, int root,
+              hetcclStream_t stream = nullptr) const {
+    run(hetcclGather(send, recv, sendcount, data_type<T>, root, handle_, stream));
+  }
+  template <typename T>
+  void gatherv(const T* send, std::size_t sendcount, T* recv, const std::size_t* recvcounts,
+               const std::size_t* recvdispls, int root, hetcclStream_t stream = nullptr) const {
+    run(hetcclGatherv(send, sendcount, recv, recvcounts, recvdispls, data_type<T>, root, handle_,
+                      stream));
+  }
+  template <typename T>
+  void scatter(const T* send, T* recv, std::size_t recvcount, int root,
+               hetcclStream_t stream = nullptr) const {
+    run(hetcclScatter(send, recv, recvcount, data_type<T>, root, handle_, stream));
+  }
+  template <typename T>
+  void scatterv(const T* send, const std::size_t* sendcounts, const std::size_t* senddispls,
+                T* recv, std::size_t recvcount, int root, hetcclStream_t stream = nullptr) const {
+    run(hetcclScatterv(send, sendcounts, senddispls, recv, recvcount, data_type<T>, root, handle_,
+                       stream));
+  }
+  template <typename T>
+  void scan(const T* send, T* recv, std::size_t count, hetcclRedOp_t op = hetcclSum,
+            hetcclStream_t stream = nullptr) const {
+    run(hetcclScan(send, recv, count, data_type<T>, op, handle_, stream));
+  }
+  template <typename T>
+  void exscan(const T* send, T* recv, std::size_t count, hetcclRedOp_t op = hetcclSum,
+              hetcclStream_t stream = nullptr) const {
+    run(hetcclExscan(send, recv, count, data_type<T>, op, handle_, stream));
+  }
   void barrier(hetcclStream_t stream = nullptr) const { run(hetcclBarrier(handle_, stream)); }
 
  private:

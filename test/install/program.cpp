@@ -61,6 +61,43 @@ void collectives(const hetccl::Communicator& comm) {
   comm.barrier();
 }
 
+void rooted_and_prefixes(const hetccl::Communicator& comm) {
+  int n = comm.size(), rank = comm.rank();
+  const size_t ranks = static_cast<size_t>(n), me = static_cast<size_t>(rank);
+  bool root = rank == 0;
+  std::vector<int> all(root ? ranks : 0);
+  comm.gather(&rank, all.data(), 1, 0);
+  for (size_t r = 0; r < all.size(); ++r) expect(all[r] == static_cast<int>(r), "gather");
+  int back = -1;
+  comm.scatter(all.data(), &back, 1, 0);
+  expect(back == rank, "scatter");
+
+  int up_to = 0, below = -1;
+  comm.scan(&rank, &up_to, 1);
+  expect(up_to == rank * (rank + 1) / 2, "scan");
+  comm.exscan(&rank, &below, 1);
+  expect(below == (rank == 0 ? -1 : up_to - rank), "exscan");
+
+  // Rank r has r + 1 elements for each rank.
+  std::vector<size_t> given(ranks, me + 1), got(ranks), give_at(ranks), get_at(ranks);
+  size_t total = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    give_at[r] = r * (me + 1);
+    got[r] = r + 1;
+    get_at[r] = total;
+    total += r + 1;
+  }
+  std::vector<int> out(ranks * (me + 1), rank), in(total, -1);
+  comm.all_to_allv(out.data(), given.data(), give_at.data(), in.data(), got.data(), get_at.data());
+  for (size_t r = 0; r < ranks; ++r)
+    expect(in[get_at[r] + r] == static_cast<int>(r), "all_to_allv");
+  std::vector<int> collected(root ? total : 0), mine(me + 1, -1);
+  comm.gatherv(out.data(), me + 1, collected.data(), got.data(), get_at.data(), 0);
+  if (root) expect(collected == in, "gatherv");
+  comm.scatterv(collected.data(), got.data(), get_at.data(), mine.data(), me + 1, 0);
+  expect(mine == std::vector<int>(me + 1, rank), "scatterv");
+}
+
 void streams(const hetccl::Communicator& comm) {
   hetccl::Stream stream;
   std::vector<int> counter(100, 1);
@@ -120,6 +157,7 @@ int main(int argc, char** argv) {
   try {
     hetccl::Communicator comm = hetccl::Communicator::from_oob(n, rank, gather);
     collectives(comm);
+    rooted_and_prefixes(comm);
     streams(comm);
     errors(comm);
     hetcclUniqueId id{};
