@@ -8,6 +8,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "lib/introspect.h"
+
 namespace hetccl::bench {
 namespace {
 
@@ -37,22 +39,24 @@ uint64_t available_memory() {
 
 Memory::~Memory() {
   if (data_ == nullptr) return;
-  if (of_library_) {
+  if (kind_.of_library || kind_.on_device()) {
     (void)hetcclMemFree(data_);
   } else {
     munmap(data_, bytes_);
   }
 }
 
-std::string Memory::allocate(size_t bytes, const std::string& kind) {
+std::string Memory::allocate(size_t bytes, const MemoryKind& kind, int device) {
   bytes_ = std::max<size_t>(bytes, 1);
-  of_library_ = kind == "host-lib";
+  kind_ = kind;
   void* memory = nullptr;
-  if (of_library_) {
-    hetcclResult_t result = hetcclMemAlloc(&memory, bytes_, hetcclMemoryHost);
+  if (kind.of_library || kind.on_device()) {
+    hetcclResult_t result = kind.on_device()
+                                ? hetcclInternalMemAllocOn(kind.kind, device, bytes_, &memory)
+                                : hetcclMemAlloc(&memory, bytes_, hetcclMemoryHost);
     if (result != hetcclSuccess) {
-      return "hetcclMemAlloc of " + mebibytes(bytes_) + ": " + hetcclGetErrorString(result) + ": " +
-             hetcclGetLastError(nullptr);
+      return mebibytes(bytes_) + " of " + kind.name + " memory: " + hetcclGetErrorString(result) +
+             ": " + hetcclGetLastError(nullptr);
     }
   } else {
     memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -65,10 +69,13 @@ std::string Memory::allocate(size_t bytes, const std::string& kind) {
   return "";
 }
 
-void Memory::touch() { std::memset(data_, 0, bytes_); }
+void Memory::touch() {
+  if (!kind_.on_device()) std::memset(data_, 0, bytes_);
+}
 
-bool allocate_all(const World& world, const std::string& kind, uint64_t send_bytes,
+bool allocate_all(const World& world, const MemoryKind& kind, int device, uint64_t send_bytes,
                   uint64_t recv_bytes, Memory* send, Memory* recv) {
+  // Verification needs host memory too where the buffers are a device's.
   // Asking for more than there is would not fail at once but have processes killed later.
   uint64_t available = available_memory(), ranks = static_cast<uint64_t>(world.ranks_on_node());
   uint64_t each = send_bytes + recv_bytes;
@@ -78,8 +85,8 @@ bool allocate_all(const World& world, const std::string& kind, uint64_t send_byt
                              " are available; choose a smaller -e")) {
     return false;
   }
-  std::string why = send->allocate(send_bytes, kind);
-  if (why.empty()) why = recv->allocate(recv_bytes, kind);
+  std::string why = send->allocate(send_bytes, kind, device);
+  if (why.empty()) why = recv->allocate(recv_bytes, kind, device);
   if (!world.agree(why.empty(), why)) return false;
   send->touch();
   recv->touch();

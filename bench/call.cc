@@ -6,7 +6,7 @@
 namespace hetccl::bench {
 
 Call::Call(Kind kind, DataType type, RedOp op, int root, Shape shape, bool in_place, Place place,
-           std::byte* send, std::byte* recv)
+           std::byte* send, std::byte* recv, const Mover* mover)
     : kind_(kind),
       type_(type),
       op_(op),
@@ -16,7 +16,8 @@ Call::Call(Kind kind, DataType type, RedOp op, int root, Shape shape, bool in_pl
       place_(place),
       send_(send),
       recv_(recv),
-      base_(recv) {
+      base_(recv),
+      mover_(mover) {
   if (in_place) {
     size_t own_block = static_cast<size_t>(place.rank) * shape.count * size_of(type);
     send_ = kind == Kind::kAllGather ? base_ + own_block : base_;
@@ -42,15 +43,35 @@ bool Call::has_output() const {
 
 void Call::write_input() const {
   if (!has_input()) return;
-  inputs_[static_cast<size_t>(place_.rank)].fill(const_cast<std::byte*>(send_),
-                                                 shape_.send_elements, 0);
+  const Pattern& own = inputs_[static_cast<size_t>(place_.rank)];
+  if (mover_ == nullptr) {
+    own.fill(const_cast<std::byte*>(send_), shape_.send_elements, 0);
+    return;
+  }
+  std::vector<std::byte> filled(shape_.send_elements * size_of(type_));
+  own.fill(filled.data(), shape_.send_elements, 0);
+  (*mover_)(const_cast<std::byte*>(send_), filled.data(), filled.size());
+}
+
+const std::byte* Call::readable(const std::byte* data, size_t count,
+                                std::vector<std::byte>* copy) const {
+  if (mover_ == nullptr) return data;
+  copy->resize(count * size_of(type_));
+  (*mover_)(copy->data(), data, copy->size());
+  return copy->data();
 }
 
 void Call::spoil_output() const {
   if (!has_output()) return;
   constexpr int kSpoilt = 0xA5;
   // In place the input is written afterwards, over this.
-  std::memset(recv_, kSpoilt, shape_.recv_elements * size_of(type_));
+  const size_t bytes = shape_.recv_elements * size_of(type_);
+  if (mover_ == nullptr) {
+    std::memset(recv_, kSpoilt, bytes);
+    return;
+  }
+  const std::vector<std::byte> spoilt(bytes, std::byte{kSpoilt});
+  (*mover_)(recv_, spoilt.data(), bytes);
 }
 
 std::vector<Call::Segment> Call::expected() const {
@@ -82,8 +103,10 @@ std::vector<Call::Segment> Call::expected() const {
 uint64_t Call::count_wrong_at(const std::byte* recv_at) const {
   if (!has_output()) return 0;
   uint64_t wrong = 0;
+  std::vector<std::byte> copy;
+  const std::byte* data = readable(recv_at, shape_.recv_elements, &copy);
   for (const Segment& s : expected()) {
-    wrong += s.pattern->count_wrong(recv_at + s.offset * size_of(type_), shape_.count, s.first);
+    wrong += s.pattern->count_wrong(data + s.offset * size_of(type_), shape_.count, s.first);
   }
   return wrong;
 }
@@ -91,7 +114,9 @@ uint64_t Call::count_wrong_at(const std::byte* recv_at) const {
 uint64_t Call::count_wrong() const {
   uint64_t wrong = count_wrong_at(recv_);
   if (!in_place_ && has_input()) {
-    wrong += inputs_[static_cast<size_t>(place_.rank)].count_wrong(send_, shape_.send_elements, 0);
+    std::vector<std::byte> copy;
+    const std::byte* data = readable(send_, shape_.send_elements, &copy);
+    wrong += inputs_[static_cast<size_t>(place_.rank)].count_wrong(data, shape_.send_elements, 0);
   }
   return wrong;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "bench/collective.h"
@@ -13,12 +14,16 @@ struct Place {
   int ranks, rank;
 };
 
+// How memory is reached that the processor cannot touch: copies between any two kinds.
+using Mover = std::function<void(void* to, const void* from, size_t bytes)>;
+
 class Call {
  public:
   // Out of place: `send` and `recv` hold shape.send_elements and shape.recv_elements. In place:
-  // only `recv` is used, for the larger of the two.
+  // only `recv` is used, for the larger of the two. `mover`: of memory on a device, must outlive
+  // the call; null: host memory.
   Call(Kind kind, DataType type, RedOp op, int root, Shape shape, bool in_place, Place place,
-       std::byte* send, std::byte* recv);
+       std::byte* send, std::byte* recv, const Mover* mover = nullptr);
 
   Kind kind() const { return kind_; }
   DataType type() const { return type_; }
@@ -46,6 +51,9 @@ class Call {
     const Pattern* pattern;
     uint64_t first;
   };
+  // `count` elements at `data` as the processor can read them; in `copy`, if need be.
+  const std::byte* readable(const std::byte* data, size_t count,
+                            std::vector<std::byte>* copy) const;
   bool has_input() const;
   bool has_output() const;
   std::vector<Segment> expected() const;
@@ -58,6 +66,7 @@ class Call {
   bool in_place_;
   Place place_;
   std::byte *send_, *recv_, *base_;
+  const Mover* mover_;
   std::vector<Pattern> inputs_;  // of the ranks whose data this rank writes or gets
   std::vector<Pattern> result_;  // of a reduction: one
 };

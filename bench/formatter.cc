@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <map>
 
 namespace hetccl::bench {
 namespace {
@@ -74,6 +75,24 @@ std::string text(const nlohmann::json& meta, const char* key) {
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
+// "ipc to 1 2, staged to 3"
+std::string short_paths(const nlohmann::json& rank) {
+  std::map<std::string, std::string> peers_of;
+  auto paths = rank.find("paths");
+  if (paths == rank.end() || !paths->is_object()) return "";
+  std::vector<std::pair<int, std::string>> by_peer;
+  for (const auto& [peer, found] : paths->items()) {
+    by_peer.emplace_back(std::stoi(peer), found.value("path", "?"));
+  }
+  std::sort(by_peer.begin(), by_peer.end());
+  for (const auto& [peer, path] : by_peer) peers_of[path] += " " + std::to_string(peer);
+  std::string line;
+  for (const auto& [path, peers] : peers_of) {
+    line += (line.empty() ? "" : ", ") + path + " to" + peers;
+  }
+  return line;
+}
+
 std::string preamble(const nlohmann::json& meta) {
   std::string lines = "# hetccl " + text(meta, "version") + " (" + text(meta, "commit") + "), " +
                       text(meta, "mpi") + "\n";
@@ -83,7 +102,10 @@ std::string preamble(const nlohmann::json& meta) {
   for (size_t r = 0; r < std::min(ranks->size(), kShown); ++r) {
     const nlohmann::json& rank = (*ranks)[r];
     lines += "#  rank " + text(rank, "rank") + " on " + text(rank, "host") + " pid " +
-             text(rank, "pid") + " memory " + text(rank, "memory") + "\n";
+             text(rank, "pid") + " memory " + text(rank, "memory");
+    std::string device = rank.value("device", ""), paths = short_paths(rank);
+    if (!device.empty()) lines += " on " + device + (paths.empty() ? "" : ": " + paths);
+    lines += "\n";
   }
   if (ranks->size() > kShown) {
     lines += "#  and " + std::to_string(ranks->size() - kShown) + " more ranks\n";

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "bench/memory_kind.h"
+#include "bench/paths.h"
 #include "bench/version.h"
 #include "lib/base/types.h"
 #include "lib/coll/registry.h"
@@ -21,6 +24,29 @@ std::string text_of(const json& object, const char* key) {
   auto found = object.find(key);
   if (found == object.end()) return "";
   return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+// Back ends that are absent say why.
+int print_devices(bool as_json) {
+  json kinds = json::parse(hetcclInternalDevices(), nullptr, false);
+  if (!kinds.is_array()) {
+    std::fprintf(stderr, "hetccl_info: the library does not list its devices\n");
+    return 1;
+  }
+  if (as_json) {
+    std::printf("%s\n", kinds.dump(2).c_str());
+    return 0;
+  }
+  for (const json& kind : kinds) {
+    const std::string absent = text_of(kind, "absent");
+    std::printf("%s: %s\n", text_of(kind, "kind").c_str(),
+                absent.empty() ? text_of(kind, "back_end").c_str() : ("absent: " + absent).c_str());
+    if (!kind.contains("devices")) continue;
+    for (const json& device : kind["devices"]) {
+      std::printf("    %s\n", device.get<std::string>().c_str());
+    }
+  }
+  return 0;
 }
 
 int print_library() {
@@ -41,7 +67,7 @@ int print_library() {
     if (key == "version") continue;
     std::printf("%s: %s\n", key.c_str(), text_of(library, key.c_str()).c_str());
   }
-  return 0;
+  return print_devices(false);
 }
 
 int print_settings(bool as_json) {
@@ -103,15 +129,27 @@ int verify_plans(int up_to) {
 
 int main_of_tool(int argc, char** argv) {
   bool settings = false, algorithms = false, types = false, as_json = false;
+  bool devices = false, paths = false;
+  std::vector<std::string> memory;
   int up_to = 0;
   CLI::App app("Shows what this build of hetccl is, has and can be told.", "hetccl_info");
   app.add_flag("--settings", settings, "every HETCCL_ variable: type, default, range, meaning");
-  app.add_flag("--json", as_json, "with --settings: as JSON");
+  app.add_flag("--devices", devices, "back ends of GPUs and their devices, or why there are none");
+  auto* with_paths = app.add_flag(
+      "--paths", paths, "under mpirun: how data travel between each pair of ranks, and why");
+  app.add_option("--memory", memory,
+                 "with --paths: " + memory_names() +
+                     "; one for all ranks, or a list with one for each [found by the library]")
+      ->delimiter(',')
+      ->needs(with_paths);
+  app.add_flag("--json", as_json, "with --settings, --devices, --paths: as JSON");
   app.add_flag("--algorithms", algorithms, "every algorithm, one a line");
   app.add_flag("--types", types, "data types, and the operators of each");
   app.add_option("--verify-plans", up_to, "prove every algorithm's plans for 1 to N ranks")
       ->check(CLI::Range(1, 4096));
   CLI11_PARSE(app, argc, argv);
+  if (paths) return print_paths(&argc, &argv, memory, as_json);
+  if (devices) return print_devices(as_json);
   if (settings) return print_settings(as_json);
   if (algorithms) return print_algorithms();
   if (types) return print_types();

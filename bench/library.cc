@@ -3,6 +3,7 @@
 #include <hetccl/mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "bench/version.h"
@@ -41,15 +42,68 @@ nlohmann::json parsed(const char* text) {
 
 }  // namespace
 
-bool Library::start(const World& world, const std::string& algorithm) {
-  if (!algorithm.empty()) setenv("HETCCL_ALGO", algorithm.c_str(), 1);
-  hetcclResult_t result = hetcclCommInitMPI(&comm_, MPI_COMM_WORLD, nullptr);
-  return world.agree(
-      result == hetcclSuccess,
-      "no communicator: " + (result == hetcclSuccess ? "" : error_text(result, nullptr)));
+std::string Library::choose_device(const World& world, const MemoryKind& memory) {
+  kind_ = memory.kind;
+  if (!memory.on_device()) return "";
+  for (const nlohmann::json& entry : parsed(hetcclInternalDevices())) {
+    if (entry.value("kind", "") != memory.name) continue;
+    if (entry.contains("absent"))
+      return "--memory " + std::string(memory.name) + ": " + entry["absent"].get<std::string>();
+    const auto devices = static_cast<int>(entry["devices"].size());
+    if (devices == 0) return "--memory " + std::string(memory.name) + ": no device";
+    device_ = world.rank_on_node() % devices;
+    mover_ = [&world](void* to, const void* from, size_t bytes) {
+      hetcclResult_t result = hetcclInternalCopy(to, from, bytes);
+      if (result != hetcclSuccess) {
+        world.fail("a copy to or from the device: " + error_text(result, nullptr));
+      }
+    };
+    return "";
+  }
+  return "--memory " + std::string(memory.name) + ": the library does not know it";
 }
 
-Library::~Library() { (void)hetcclCommDestroy(comm_); }
+std::string Library::make_stream(StreamKind wanted) {
+  if (wanted == StreamKind::kNone) return "";
+  native_ = wanted == StreamKind::kNative && kind_ != hetcclMemoryHost;
+  hetcclResult_t result =
+      native_ ? hetcclInternalStreamCreate(kind_, device_, &stream_) : hetcclStreamCreate(&stream_);
+  return result == hetcclSuccess ? "" : "--stream: " + error_text(result, nullptr);
+}
+
+bool Library::start(const World& world, const Setup& setup) {
+  if (!setup.algorithm.empty()) setenv("HETCCL_ALGO", setup.algorithm.c_str(), 1);
+  std::string wrong = setup.memory != nullptr ? choose_device(world, *setup.memory) : "";
+  if (!world.agree(wrong.empty(), wrong)) return false;
+  hetcclConfig_t config = HETCCL_CONFIG_INITIALIZER;
+  if (setup.memory != nullptr) config.device_kind = kind_;
+  config.device = device_;
+  hetcclResult_t result = hetcclCommInitMPI(&comm_, MPI_COMM_WORLD, &config);
+  wrong = result == hetcclSuccess ? make_stream(setup.stream)
+                                  : "no communicator: " + error_text(result, nullptr);
+  return world.agree(wrong.empty(), wrong);
+}
+
+Library::~Library() {
+  if (stream_ != nullptr) {
+    (void)wait();
+    if (native_) {
+      (void)hetcclInternalStreamDestroy(kind_, device_, stream_);
+    } else {
+      (void)hetcclStreamDestroy(stream_);
+    }
+  }
+  (void)hetcclCommDestroy(comm_);
+}
+
+std::string Library::wait() const {
+  if (stream_ == nullptr) return "";
+  hetcclResult_t result = native_ ? hetcclInternalStreamSynchronize(kind_, device_, stream_)
+                                  : hetcclStreamSynchronize(stream_);
+  // A native stream knows nothing of errors of calls given to it.
+  if (result == hetcclSuccess && native_) (void)hetcclCommGetAsyncError(comm_, &result);
+  return result == hetcclSuccess ? "" : "a call in a stream: " + error_text(result, comm_);
+}
 
 std::string Library::run(const Call& c) const {
   const void* send = c.send();
@@ -58,25 +112,25 @@ std::string Library::run(const Call& c) const {
   hetcclResult_t result = hetcclInternalError;
   switch (c.kind()) {
     case Kind::kAllReduce:
-      result = hetcclAllReduce(send, recv, count, c.type(), c.op(), comm_, nullptr);
+      result = hetcclAllReduce(send, recv, count, c.type(), c.op(), comm_, stream_);
       break;
     case Kind::kReduce:
-      result = hetcclReduce(send, recv, count, c.type(), c.op(), c.root(), comm_, nullptr);
+      result = hetcclReduce(send, recv, count, c.type(), c.op(), c.root(), comm_, stream_);
       break;
     case Kind::kReduceScatter:
-      result = hetcclReduceScatter(send, recv, count, c.type(), c.op(), comm_, nullptr);
+      result = hetcclReduceScatter(send, recv, count, c.type(), c.op(), comm_, stream_);
       break;
     case Kind::kBroadcast:
-      result = hetcclBroadcast(send, recv, count, c.type(), c.root(), comm_, nullptr);
+      result = hetcclBroadcast(send, recv, count, c.type(), c.root(), comm_, stream_);
       break;
     case Kind::kAllGather:
-      result = hetcclAllGather(send, recv, count, c.type(), comm_, nullptr);
+      result = hetcclAllGather(send, recv, count, c.type(), comm_, stream_);
       break;
     case Kind::kAllToAll:
-      result = hetcclAllToAll(send, recv, count, c.type(), comm_, nullptr);
+      result = hetcclAllToAll(send, recv, count, c.type(), comm_, stream_);
       break;
     case Kind::kBarrier:
-      result = hetcclBarrier(comm_, nullptr);
+      result = hetcclBarrier(comm_, stream_);
       break;
   }
   if (result == hetcclSuccess) return "";
@@ -85,6 +139,21 @@ std::string Library::run(const Call& c) const {
 }
 
 std::string Library::last_algorithm() const { return hetcclInternalLastAlgorithm(comm_); }
+
+nlohmann::json Library::rank_table(const World& world) const {
+  nlohmann::json communicator = parsed(hetcclInternalDescribe(comm_));
+  nlohmann::json paths = nlohmann::json::object();
+  for (const nlohmann::json& link : communicator.value("links", nlohmann::json::array())) {
+    paths[link["peer"].dump()] = {
+        {"path", link["path"]}, {"lane", link["lane"]}, {"reason", link["reason"]}};
+  }
+  nlohmann::json table = communicator.value("ranks", nlohmann::json::array());
+  std::vector<std::string> of_all = world.gather(paths.dump());
+  for (size_t r = 0; r < std::min(table.size(), of_all.size()); ++r) {
+    table[r]["paths"] = parsed(of_all[r].c_str());
+  }
+  return table;
+}
 
 nlohmann::json Library::describe(const World& world, const std::string& my_memory) const {
   int version = 0;
@@ -95,22 +164,25 @@ nlohmann::json Library::describe(const World& world, const std::string& my_memor
   meta["tool_version"] = HETCCL_PERF_VERSION;
   meta["commit"] = HETCCL_PERF_COMMIT;
   meta["mpi"] = mpi_version();
-  nlohmann::json mine = {{"rank", world.rank()},
-                         {"host", host_name()},
-                         {"pid", static_cast<int>(getpid())},
-                         {"memory", my_memory}};
+  meta["rank_table"] = rank_table(world);
+  std::vector<std::string> memories = world.gather(my_memory);
   meta["ranks"] = nlohmann::json::array();
   meta["hosts"] = nlohmann::json::array();
-  for (const std::string& text : world.gather(mine.dump())) {
-    nlohmann::json rank = parsed(text.c_str());
-    bool known = false;
-    for (const auto& host : meta["hosts"]) known = known || host == rank["host"];
-    if (!known) meta["hosts"].push_back(rank["host"]);
+  std::vector<std::string> hosts = world.gather(host_name());
+  std::vector<std::string> pids = world.gather(std::to_string(getpid()));
+  for (size_t r = 0; r < memories.size(); ++r) {
+    auto known = std::find(hosts.begin(), hosts.begin() + static_cast<ptrdiff_t>(r), hosts[r]);
+    if (known == hosts.begin() + static_cast<ptrdiff_t>(r)) meta["hosts"].push_back(hosts[r]);
+    nlohmann::json rank = {
+        {"rank", r}, {"host", hosts[r]}, {"pid", std::stoi(pids[r])}, {"memory", memories[r]}};
+    if (r < meta["rank_table"].size()) {
+      meta["rank_table"][r]["memory"] = memories[r];
+      for (const char* key : {"device", "paths"}) rank[key] = meta["rank_table"][r][key];
+    }
     meta["ranks"].push_back(rank);
   }
   meta["library"] = parsed(hetcclInternalDescribe(nullptr));
   nlohmann::json communicator = parsed(hetcclInternalDescribe(comm_));
-  meta["rank_table"] = communicator.value("ranks", nlohmann::json());
   meta["links"] = communicator.value("links", nlohmann::json());
   meta["settings"] = communicator.value("settings", nlohmann::json());
   return meta;

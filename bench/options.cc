@@ -1,6 +1,7 @@
 #include "bench/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <sstream>
 
@@ -20,7 +21,8 @@ CLI::Validator size_validator(uint64_t* target) {
 
 // Texts as CLI11 collects them, before their meaning is known.
 struct Raw {
-  std::string what, file, begin, end, increment, type, op, format = "nccl", compare;
+  std::string what, file, begin, end, increment, type, op, format = "nccl", compare,
+                                                           stream = "none";
   std::vector<std::string> memory;
   bool in_place = false, out_of_place = false, no_check = false;
 };
@@ -53,8 +55,11 @@ void declare(CLI::App* app, Raw* raw, Options* o) {
   auto* in = app->add_flag("--in-place", raw->in_place, "measure in place only");
   app->add_flag("--out-of-place", raw->out_of_place, "measure out of place only")->excludes(in);
   app->add_option("--memory", raw->memory,
-                  "host or host-lib (from hetcclMemAlloc); a list is dealt to the ranks [host]")
+                  memory_names() + "; one for all ranks, or a list with one for each [host]")
       ->delimiter(',');
+  app->add_option("--stream", raw->stream,
+                  "none (calls are complete on return), hetccl, or native: the device's own [none]")
+      ->check(CLI::IsMember({"none", "hetccl", "native"}));
   app->add_option("--algo", o->algorithm, "force this algorithm, as HETCCL_ALGO takes it");
   app->add_option("--compare", raw->compare, "mpi: also time MPI's own collective, interleaved")
       ->check(CLI::IsMember({"mpi"}));
@@ -97,12 +102,18 @@ std::string interpret(const Raw& raw, int ranks, Options* o) {
   if (!o->algorithm.empty() && o->algorithm.find(':') == std::string::npos) {
     o->algorithm = (o->replay ? "*" : std::string(name_of(o->kind))) + ":" + o->algorithm;
   }
-  o->memory = raw.memory.empty() ? std::vector<std::string>{"host"} : raw.memory;
-  for (const std::string& kind : o->memory) {
-    if (kind != "host" && kind != "host-lib") {
-      return "--memory: '" + kind + "' is not built in; this build has: host, host-lib";
-    }
+  const std::vector<std::string> host = {"host"};
+  std::string wrong = deal_memory(raw.memory.empty() ? host : raw.memory, ranks, &o->memory);
+  if (!wrong.empty()) return wrong;
+  const bool devices = std::any_of(o->memory.begin(), o->memory.end(),
+                                   [](const MemoryKind& k) { return k.on_device(); });
+  if (devices && !raw.compare.empty()) {
+    return "--compare mpi: only with host memory on all ranks; --memory has " +
+           memory_label(o->memory);
   }
+  o->stream = raw.stream == "native"   ? StreamKind::kNative
+              : raw.stream == "hetccl" ? StreamKind::kLibrary
+                                       : StreamKind::kNone;
   o->place_given = raw.in_place || raw.out_of_place;
   if (raw.in_place) o->out_of_place = false;
   if (raw.out_of_place) o->in_place = false;

@@ -6,10 +6,15 @@
 #include <vector>
 
 #include "bench/collective.h"
+#include "bench/memory_kind.h"
 
 namespace hetccl::bench {
 
 enum class Format { kNccl, kCsv, kJson };
+
+// What calls are given as their stream: NULL, one of the library, or one of the rank's device (of
+// the library where a rank has none).
+enum class StreamKind { kNone, kLibrary, kNative };
 
 struct Options {
   bool replay = false;
@@ -23,8 +28,9 @@ struct Options {
   int root = 0;
   bool in_place = true, out_of_place = true;  // which of the two are measured
   bool place_given = false;                   // the user chose one
-  std::vector<std::string> memory;            // kinds, repeated over the ranks
-  std::string algorithm;                      // value for HETCCL_ALGO, or empty
+  std::vector<MemoryKind> memory;             // of each rank
+  StreamKind stream = StreamKind::kNone;
+  std::string algorithm;  // value for HETCCL_ALGO, or empty
   bool compare_mpi = false;
   Format format = Format::kNccl;
   std::string output;  // file, or empty: standard output

@@ -19,15 +19,12 @@ namespace {
 
 constexpr int kWrongData = 1, kRefused = 2;
 
-std::string memory_of(const Options& options, int rank) {
-  return options.memory[static_cast<size_t>(rank) % options.memory.size()];
+const MemoryKind& memory_of(const Options& options, int rank) {
+  return options.memory[static_cast<size_t>(rank)];
 }
 
-// As the results name it: all ranks' kinds where they differ.
-std::string memory_label(const Options& options) {
-  std::string label;
-  for (const std::string& kind : options.memory) label += (label.empty() ? "" : "+") + kind;
-  return label;
+Library::Setup setup_of(const Options& options, int rank) {
+  return {options.algorithm, &memory_of(options, rank), options.stream};
 }
 
 // Where the result goes: opened before anything is measured.
@@ -96,22 +93,23 @@ int run_sizes(const World& world, const Options& options) {
   Output output;
   if (!output.open(world, options.output)) return kRefused;
   Library library;
-  if (!library.start(world, options.algorithm)) return kRefused;
-  std::string kind = memory_of(options, world.rank());
+  if (!library.start(world, setup_of(options, world.rank()))) return kRefused;
+  const MemoryKind& kind = memory_of(options, world.rank());
   uint64_t element = size_of(options.type);
   uint64_t send_bytes = options.out_of_place ? largest.send_elements * element : 0;
   uint64_t recv_bytes = options.in_place ? largest.bytes : largest.recv_elements * element;
   Memory send, recv;
-  if (!allocate_all(world, kind, send_bytes, recv_bytes, &send, &recv)) return kRefused;
+  if (!allocate_all(world, kind, library.device(), send_bytes, recv_bytes, &send, &recv))
+    return kRefused;
 
-  nlohmann::json meta = library.describe(world, kind);
+  nlohmann::json meta = library.describe(world, kind.name);
   Runner runner(world, library, options);
   std::vector<Measurement> results;
   for (const Shape& shape : shapes) {
     for (bool in_place : places(options, options.kind)) {
       Call call(options.kind, options.type, options.op, options.root, shape, in_place,
-                world.place(), send.data(), recv.data());
-      results.push_back(runner.measure(call, memory_label(options)));
+                world.place(), send.data(), recv.data(), library.mover());
+      results.push_back(runner.measure(call, memory_label(options.memory)));
     }
   }
   return finish(world, options, results, nullptr, meta, &output);
@@ -138,7 +136,7 @@ int run_replay(const World& world, const Options& options) {
   Output output;
   if (!output.open(world, options.output)) return kRefused;
   Library library;
-  if (!library.start(world, options.algorithm)) return kRefused;
+  if (!library.start(world, setup_of(options, world.rank()))) return kRefused;
 
   bool in_place = !(options.place_given && options.out_of_place);
   constexpr uint64_t kLine = 64;
@@ -155,20 +153,22 @@ int run_replay(const World& world, const Options& options) {
     if (in_place) continue;
     send_bytes += (shapes.back().send_elements * element + kLine - 1) / kLine * kLine;
   }
-  std::string kind = memory_of(options, world.rank());
+  const MemoryKind& kind = memory_of(options, world.rank());
   Memory send, recv;
-  if (!allocate_all(world, kind, send_bytes, recv_bytes, &send, &recv)) return kRefused;
+  if (!allocate_all(world, kind, library.device(), send_bytes, recv_bytes, &send, &recv))
+    return kRefused;
 
   std::vector<Call> calls;
   for (size_t i = 0; i < list.size(); ++i) {
     calls.emplace_back(list[i].kind, list[i].type, list[i].op, list[i].root, shapes[i], in_place,
-                       world.place(), send.data() + send_at[i], recv.data() + recv_at[i]);
+                       world.place(), send.data() + send_at[i], recv.data() + recv_at[i],
+                       library.mover());
   }
-  nlohmann::json meta = library.describe(world, kind);
+  nlohmann::json meta = library.describe(world, kind.name);
   meta["workload"] = options.replay_file;
   Step step;
   std::vector<Measurement> results =
-      Runner(world, library, options).measure_step(calls, memory_label(options), &step);
+      Runner(world, library, options).measure_step(calls, memory_label(options.memory), &step);
   if (options.compare_mpi && !step.compared && world.rank() == 0) {
     std::fprintf(stderr, "hetccl_perf: --compare mpi: left out, MPI lacks a call of this list\n");
   }
@@ -182,7 +182,7 @@ int main_of_rank(int argc, char** argv) {
        {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
     if (const char* value = std::getenv(name)) launch[name] = value;
   }
-  World world(&argc, &argv);
+  World world(&argc, &argv, "hetccl_perf");
   Parsed parsed = parse_options(argc, argv, world.ranks());
   if (!parsed.run) {
     if (world.rank() == 0) {

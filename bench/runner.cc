@@ -27,6 +27,11 @@ void Runner::run(const Call& call) const {
   if (!wrong.empty()) world_.fail(wrong);
 }
 
+void Runner::wait() const {
+  std::string wrong = library_.wait();
+  if (!wrong.empty()) world_.fail(wrong);
+}
+
 void Runner::run_peer(const Call& call) const {
   if (!run_mpi(call)) world_.fail("MPI's own " + std::string(name_of(call.kind())) + " failed");
 }
@@ -36,6 +41,7 @@ uint64_t Runner::verify(const Call& call) const {
   call.spoil_output();
   call.write_input();
   run(call);
+  wait();
   return world_.sum(call.count_wrong());
 }
 
@@ -54,9 +60,11 @@ void Runner::warn_if_peer_differs(const Call& call) const {
 
 int Runner::choose_batch(const Call& call) const {
   for (int i = 0; i < options_.warmup; ++i) run(call);
+  wait();
   constexpr int kTrials = 3;
   Clock::time_point begin = Clock::now();
   for (int i = 0; i < kTrials; ++i) run(call);
+  wait();
   std::vector<double> each = {since_us(begin) / kTrials};
   world_.maximum(&each);
   double fitting = std::ceil(kBatchUs / std::max(each[0], 0.01));
@@ -71,6 +79,7 @@ double Runner::sample_us(const Call& call, int batch, bool peer) const {
     for (int i = 0; i < batch; ++i) run_peer(call);
   } else {
     for (int i = 0; i < batch; ++i) run(call);
+    wait();
   }
   return since_us(begin) / batch;
 }
@@ -134,6 +143,7 @@ std::vector<double> Runner::time_step(const std::vector<Call>& calls, bool peer)
       run_peer(call);
     } else {
       run(call);
+      wait();
     }
     ends.push_back(since_us(begin));
   }

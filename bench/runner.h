@@ -30,6 +30,7 @@ class Runner {
 
  private:
   void run(const Call& call) const;
+  void wait() const;  // for what was run in a stream
   void run_peer(const Call& call) const;
   // Wrong elements of one fresh call, over all ranks.
   uint64_t verify(const Call& call) const;

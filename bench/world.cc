@@ -5,13 +5,14 @@
 
 namespace hetccl::bench {
 
-World::World(int* argc, char*** argv) {
+World::World(int* argc, char*** argv, const char* program) : program_(program) {
   MPI_Init(argc, argv);
   MPI_Comm_size(MPI_COMM_WORLD, &place_.ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &place_.rank);
   MPI_Comm node;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Comm_size(node, &on_node_);
+  MPI_Comm_rank(node, &rank_on_node_);
   MPI_Comm_free(&node);
 }
 
@@ -25,12 +26,12 @@ bool World::agree(bool ok, const std::string& why) const {
   MPI_Bcast(&length, 1, MPI_INT, first, MPI_COMM_WORLD);
   std::string text = first == rank() ? why : std::string(static_cast<size_t>(length), ' ');
   MPI_Bcast(text.data(), length, MPI_CHAR, first, MPI_COMM_WORLD);
-  if (rank() == 0) std::fprintf(stderr, "hetccl_perf: rank %d: %s\n", first, text.c_str());
+  if (rank() == 0) std::fprintf(stderr, "%s: rank %d: %s\n", program_, first, text.c_str());
   return false;
 }
 
 void World::fail(const std::string& why) const {
-  std::fprintf(stderr, "hetccl_perf: rank %d: %s\n", rank(), why.c_str());
+  std::fprintf(stderr, "%s: rank %d: %s\n", program_, rank(), why.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 3);
   std::abort();

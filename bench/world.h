@@ -13,8 +13,8 @@ namespace hetccl::bench {
 
 class World {
  public:
-  World(int* argc, char*** argv);  // MPI_Init
-  ~World();                        // MPI_Finalize
+  World(int* argc, char*** argv, const char* program);  // MPI_Init
+  ~World();                                             // MPI_Finalize
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -22,6 +22,7 @@ class World {
   int ranks() const { return place_.ranks; }
   Place place() const { return place_; }
   int ranks_on_node() const { return on_node_; }
+  int rank_on_node() const { return rank_on_node_; }
 
   // True on all ranks, or false on all, after rank 0 printed the first failing rank's reason.
   bool agree(bool ok, const std::string& why) const;
@@ -35,8 +36,9 @@ class World {
   std::vector<std::string> gather(const std::string& mine) const;
 
  private:
+  const char* program_;
   Place place_{};
-  int on_node_ = 1;
+  int on_node_ = 1, rank_on_node_ = 0;
 };
 
 }  // namespace hetccl::bench

@@ -315,7 +315,8 @@ Result<std::vector<FoundPath>> find_paths(const PathSearch& search) {
   const auto devices = std::count_if(search.kinds.begin(), search.kinds.end(),
                                      [](int kind) { return kind != hetcclMemoryHost; });
   for (size_t r = 0; r < staged.size(); ++r) {
-    if (static_cast<int>(r) != search.rank) staged[r].reason = "one of the two has no device";
+    if (static_cast<int>(r) == search.rank) continue;
+    staged[r].reason = devices == 0 ? "neither has a device" : "one of the two has no device";
   }
   if (devices < 2) return staged;
   if (search.setting == "staged") {

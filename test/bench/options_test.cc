@@ -68,8 +68,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"allreduce", "-o", "band"}, "float32"},
         Refused{{"broadcast", "--root", "4"}, "--root"},
         Refused{{"broadcast", "--root", "-1"}, "--root"},
-        Refused{{"allreduce", "--memory", "cuda"}, "host-lib"},
-        Refused{{"allreduce", "--memory", "host,sim:hip"}, "sim:hip"},
+        Refused{{"allreduce", "--memory", "cudda"}, "--memory: 'cudda' is unknown"},
+        Refused{{"allreduce", "--memory", "host,,host,host"}, "3 kinds for 4 ranks"},
+        Refused{{"allreduce", "--memory", "host,sim:hip"}, "--memory: 2 kinds for 4 ranks"},
+        Refused{{"allreduce", "--memory", "host,host,host,host,cuda"}, "5 kinds for 4 ranks"},
+        Refused{{"allreduce", "--memory", "host,host,cuda,host", "--compare", "mpi"},
+                "host+host+cuda+host"},
+        Refused{{"allreduce", "--stream", "cuda"}, "native"},
         Refused{{"allreduce", "--compare", "nccl"}, "mpi"},
         Refused{{"allreduce", "--format", "xml"}, "json"},
         Refused{{"allreduce", "--in-place", "--out-of-place"}, "place"},
@@ -83,10 +88,37 @@ TEST(Options, HelpIsNoFailure) {
   EXPECT_NE(p.message.find("--compare"), std::string::npos);
 }
 
-TEST(Options, MemoryListIsDealtToRanks) {
-  Parsed p = parse({"allreduce", "--memory", "host,host-lib"});
+std::vector<std::string> names_of(const Parsed& p) {
+  std::vector<std::string> names;
+  for (const MemoryKind& kind : p.options.memory) names.push_back(kind.name);
+  return names;
+}
+
+TEST(Options, MemoryListHasOneKindForEachRank) {
+  Parsed p = parse({"allreduce", "--memory", "host,sim:cuda,sim:hip,host-lib"});
   ASSERT_TRUE(p.run) << p.message;
-  EXPECT_EQ(p.options.memory, (std::vector<std::string>{"host", "host-lib"}));
+  EXPECT_EQ(names_of(p), (std::vector<std::string>{"host", "sim:cuda", "sim:hip", "host-lib"}));
+  EXPECT_EQ(p.options.memory[1].kind, hetcclMemorySimCuda);
+  EXPECT_TRUE(p.options.memory[3].of_library);
+  EXPECT_EQ(memory_label(p.options.memory), "host+sim:cuda+sim:hip+host-lib");
+}
+
+TEST(Options, OneMemoryKindServesAllRanks) {
+  Parsed p = parse({"allreduce", "--memory", "cuda"}, 3);
+  ASSERT_TRUE(p.run) << p.message;
+  EXPECT_EQ(names_of(p), (std::vector<std::string>{"cuda", "cuda", "cuda"}));
+  EXPECT_EQ(memory_label(p.options.memory), "cuda");
+  EXPECT_EQ(names_of(parse({"allreduce"}, 2)), (std::vector<std::string>{"host", "host"}));
+}
+
+TEST(Options, MpiIsComparedOnHostMemoryOfAnyKind) {
+  EXPECT_TRUE(parse({"allreduce", "--memory", "host,host-lib", "--compare", "mpi"}, 2).run);
+}
+
+TEST(Options, StreamsAreNamed) {
+  EXPECT_EQ(parse({"allreduce"}).options.stream, StreamKind::kNone);
+  EXPECT_EQ(parse({"allreduce", "--stream", "hetccl"}).options.stream, StreamKind::kLibrary);
+  EXPECT_EQ(parse({"allreduce", "--stream", "native"}).options.stream, StreamKind::kNative);
 }
 
 }  // namespace

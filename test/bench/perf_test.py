@@ -137,7 +137,8 @@ class Perf(unittest.TestCase):
         self.refuse("-b 8 is more than -e 4", 2, "allreduce", "-b", "8", "-e", "4")
         self.refuse("'2x'", 2, "allreduce", "-b", "2x")
         self.refuse("'16E'", 2, "allreduce", "-e", "16E")
-        self.refuse("host, host-lib", 2, "allreduce", "--memory", "cuda")
+        self.refuse("--memory: 'gpu' is unknown", 2, "allreduce", "--memory", "gpu")
+        self.refuse("--memory: 3 kinds for 2 ranks", 2, "allreduce", "--memory", "host,host,host")
         self.refuse("operator avg", 2, "allreduce", "-o", "avg", "--compare", "mpi")
 
     def test_more_memory_than_there_is(self):
