@@ -14,13 +14,7 @@
 
 #include "lib/device/accelerator.h"
 #include "lib/device/gpu/module.h"
-#if __has_include("lib/device/sim/sim.h")
 #include "lib/device/sim/sim.h"
-#else
-namespace hetccl::device {
-static Result<Backend*> sim_backend(Kind) { return internal_error("no simulated device yet"); }
-}  // namespace hetccl::device
-#endif
 
 namespace hetccl::device {
 namespace {

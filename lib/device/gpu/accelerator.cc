@@ -17,7 +17,13 @@ Result<std::unique_ptr<GpuAccelerator>> GpuAccelerator::open(int ordinal,
                                                              const std::atomic<int>* max_blocks) {
   const Status s = check(vendor::open_device(ordinal), ordinal, "opening the device");
   if (!s.ok()) return s;
-  return std::unique_ptr<GpuAccelerator>(new GpuAccelerator(ordinal, registrations, max_blocks));
+  std::unique_ptr<GpuAccelerator> made(new GpuAccelerator(ordinal, registrations, max_blocks));
+  QueueParts& parts = made->parts_;
+  if (parts.gates && on(ordinal, [&] { return parts.flags.prepare(); }) != GPU(Success)) {
+    (void)GPU(GetLastError)();
+    parts.gates = false;
+  }
+  return made;
 }
 
 void GpuAccelerator::enable_peer(const GpuAccelerator& other) {
@@ -143,5 +149,11 @@ Result<void*> GpuAccelerator::import_memory(const std::string& handle) {
 }
 
 Status GpuAccelerator::close_memory(void* memory) { return shared_.close_memory(memory); }
+
+Status GpuAccelerator::with_current(const std::function<Status()>& what) {
+  const vendor::Current current(parts_.ordinal);
+  Status s = check(current.error(), parts_.ordinal, "choosing the device");
+  return s.ok() ? what() : s;
+}
 
 }  // namespace hetccl::device::gpu

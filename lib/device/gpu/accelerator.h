@@ -46,6 +46,7 @@ class GpuAccelerator final : public Accelerator {
   Status close_memory(void* memory) override;
 
   void* network_address(void* memory) override { return memory; }
+  Status with_current(const std::function<Status()>& what) override;
 
  private:
   GpuAccelerator(int ordinal, Registrations* registrations, const std::atomic<int>* max_blocks);

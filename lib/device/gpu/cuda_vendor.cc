@@ -186,7 +186,7 @@ Error stream_device(Stream stream, int* ordinal) {
 }
 
 Error make_flags(void** flags, size_t* count) {
-  constexpr size_t kCount = 64;
+  constexpr size_t kCount = 256;
   const Error error = allocate_pinned(flags, kCount * kFlagStride);
   if (error != cudaSuccess) return error;
   for (size_t i = 0; i < kCount; ++i) {

@@ -29,17 +29,27 @@ const GpuEvent& ours(const Event& event) { return static_cast<const GpuEvent&>(e
 
 }  // namespace
 
+vendor::Error Flags::grow() {
+  void* words = nullptr;
+  size_t count = 0;
+  const vendor::Error error = vendor::make_flags(&words, &count);
+  if (error != GPU(Success)) return error;
+  for (size_t i = 0; i < count; ++i) {
+    char* word = static_cast<char*>(words) + i * vendor::kFlagStride;
+    free_.push_back({reinterpret_cast<uint32_t*>(word), 0});
+  }
+  return GPU(Success);
+}
+
+vendor::Error Flags::prepare() {
+  const std::lock_guard lock(mutex_);
+  return free_.empty() ? grow() : GPU(Success);
+}
+
 vendor::Error Flags::take(Flag* flag) {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
-    void* words = nullptr;
-    size_t count = 0;
-    const vendor::Error error = vendor::make_flags(&words, &count);
-    if (error != GPU(Success)) return error;
-    for (size_t i = 0; i < count; ++i) {
-      char* word = static_cast<char*>(words) + i * vendor::kFlagStride;
-      free_.push_back({reinterpret_cast<uint32_t*>(word), 0});
-    }
+    if (const vendor::Error error = grow(); error != GPU(Success)) return error;
   }
   *flag = free_.back();
   free_.pop_back();

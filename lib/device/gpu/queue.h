@@ -20,11 +20,16 @@ class Flags {
     uint32_t* word;
     uint32_t value;  // the gate's
   };
+  // Makes the first words. Done early, since pinning memory may wait for the device, and so for
+  // gates that nobody but the waiting thread would open.
+  vendor::Error prepare();
   // Its value is greater than all before it.
   vendor::Error take(Flag* flag);
   void give_back(Flag flag);
 
  private:
+  vendor::Error grow();
+
   std::mutex mutex_;
   std::vector<Flag> free_;
 };
