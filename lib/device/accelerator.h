@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -120,6 +121,10 @@ class Accelerator {
 
   // The address that the network is to be given for the device's `memory`.
   virtual void* network_address(void* memory) = 0;
+
+  // Runs `what` with this device as the calling thread's current one, which is what other libraries
+  // of the vendor's go by.
+  virtual Status with_current(const std::function<Status()>& what) { return what(); }
 };
 
 // The devices of one vendor.
