@@ -24,8 +24,8 @@ std::string hex(uintptr_t address) {
 uintptr_t address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 // Addresses of its own, which cost nothing until something is mapped there. 0: errno says why not.
-uintptr_t reserve(size_t bytes, int protection) {
-  void* at = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+uintptr_t reserve(size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return 0;
   (void)madvise(at, bytes, MADV_DONTDUMP);
   return address_of(at);
@@ -61,8 +61,8 @@ Status MemorySpace::map(const SimOptions& options) {
   // Twice the memory: what is free may be in pieces.
   span_ = std::max(kLeastSpan, 2 * round_up(options.memory, page_size()));
   const size_t bytes = span_ * (static_cast<size_t>(options.devices) + 1);
-  const uintptr_t base = reserve(bytes, PROT_NONE), alias = reserve(bytes, PROT_NONE);
-  const uintptr_t decoy = reserve(bytes, PROT_READ | PROT_WRITE);
+  const uintptr_t base = reserve(bytes), alias = reserve(bytes);
+  const uintptr_t decoy = reserve(bytes);
   const auto unmap = [&] {
     for (uintptr_t at : {base, alias, decoy}) {
       if (at != 0) munmap(reinterpret_cast<void*>(at), bytes);
@@ -236,9 +236,14 @@ void MemorySpace::note_bounds() {
   host_high_.store(none ? 0 : last->first + last->second.bytes, std::memory_order_relaxed);
 }
 
-void* MemorySpace::network_address(const void* pointer) const {
-  const bool broken = options().direct == SimOptions::Ability::kBroken;
-  return shifted(pointer, broken ? decoy_distance_ : distance_);
+void* MemorySpace::network_address(const void* pointer) {
+  if (options().direct != SimOptions::Ability::kBroken) return alias(pointer);
+  // Memory that can be touched, but is not the device's.
+  std::call_once(decoy_used_, [&] {
+    (void)mprotect(reinterpret_cast<void*>(base_ + decoy_distance_), bytes_,
+                   PROT_READ | PROT_WRITE);
+  });
+  return shifted(pointer, decoy_distance_);
 }
 
 Memory MemorySpace::query(const void* pointer) {

@@ -58,7 +58,7 @@ class MemorySpace {
   static bool is_foreign(const void* pointer, const MemorySpace* own);
   // Where device memory can be touched; other pointers as they are.
   void* alias(const void* pointer) const { return shifted(pointer, distance_); }
-  void* network_address(const void* pointer) const;
+  void* network_address(const void* pointer);
   Memory query(const void* pointer);
   // Whether all of it is registered.
   bool is_registered(const void* pointer, size_t bytes);
@@ -100,6 +100,8 @@ class MemorySpace {
   uintptr_t distance_ = 0, decoy_distance_ = 0;
   size_t span_ = 0;              // addresses of a device
   std::vector<Region> regions_;  // of the devices; imports lie behind the last
+
+  std::once_flag decoy_used_;
 
   std::mutex mutex_;  // guards what follows, but for the bounds
   std::condition_variable unpinned_;
