@@ -13,7 +13,7 @@
 
 namespace hetccl::device {
 
-// HETCCL_INTERFACE comes from the build: a digest of accelerator.h.
+// HETCCL_INTERFACE comes from the build: a digest of the headers that both sides include.
 inline constexpr char kBuild[] =
     "hetccl " HETCCL_TEXT(HETCCL_MAJOR) "." HETCCL_TEXT(HETCCL_MINOR) "." HETCCL_TEXT(
         HETCCL_PATCH) ", interface " HETCCL_INTERFACE ", compiler " __VERSION__;
