@@ -20,6 +20,7 @@ class ReadyLane final : public net::Lane {
     ++sent_[peer];
     return true;
   }
+  bool has_credit(int) override { return true; }
   uint64_t sends_accepted(int peer) override { return sent_[peer]; }
   uint64_t sends_done(int peer) override { return sent_[peer]; }
   uint64_t sends_released(int peer) override { return sent_[peer]; }

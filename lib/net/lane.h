@@ -45,6 +45,8 @@ class Lane {
   // on to them only for as long as this needs no action of the receiver's plan.
   virtual bool try_send(int peer, std::span<const Piece> pieces, Envelope envelope,
                         bool stable) = 0;
+  // False: try_send() would refuse now, until the peer releases a message.
+  virtual bool has_credit(int peer) = 0;
   // Messages to `peer` that were accepted so far.
   virtual uint64_t sends_accepted(int peer) = 0;
   // Messages to `peer`, counted from the first, whose pieces may be overwritten.

@@ -14,6 +14,7 @@ class NetPair {
   virtual ~NetPair() = default;
   virtual bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                         bool stable) = 0;
+  virtual bool has_credit() = 0;
   virtual uint64_t sends_accepted() const = 0;
   virtual uint64_t sends_done() = 0;
   virtual uint64_t sends_released() = 0;

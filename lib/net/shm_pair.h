@@ -34,6 +34,7 @@ class ShmPair final : public NetPair {
 
   bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                 bool stable) override;
+  bool has_credit() override;
   uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
   uint64_t sends_released() override;
@@ -47,7 +48,6 @@ class ShmPair final : public NetPair {
   std::string describe() const override { return "shared memory"; }
 
  private:
-  bool has_credit();
   void place(MailSlot* slot, size_t index, std::span<const Piece> pieces, size_t bytes,
              bool stable);
 

@@ -58,6 +58,7 @@ class SimNetwork {
   int ranks() const { return ranks_; }
 
   bool try_send(int from, int to, std::span<const Piece> pieces, Envelope envelope, bool stable);
+  bool has_credit(int from, int to);
   uint64_t sends_accepted(int from, int to);
   uint64_t sends_done(int from, int to);
   uint64_t sends_released(int from, int to);
@@ -197,6 +198,12 @@ bool SimNetwork::advance(SimStream* s) {
   return moved;
 }
 
+bool SimNetwork::has_credit(int from, int to) {
+  std::lock_guard lock(mutex_);
+  const SimStream& s = stream(from, to);
+  return s.sent - s.acknowledged < options_.depth;
+}
+
 uint64_t SimNetwork::sends_accepted(int from, int to) {
   std::lock_guard lock(mutex_);
   const SimStream& s = stream(from, to);
@@ -283,6 +290,7 @@ class SimLane final : public Lane {
     }
     return network_->try_send(rank_, peer, pieces, envelope, stable);
   }
+  bool has_credit(int peer) override { return network_->has_credit(rank_, peer); }
   uint64_t sends_accepted(int peer) override { return network_->sends_accepted(rank_, peer); }
   uint64_t sends_done(int peer) override { return network_->sends_done(rank_, peer); }
   uint64_t sends_released(int peer) override { return network_->sends_released(rank_, peer); }

@@ -46,7 +46,7 @@ void AmPair::connect(std::shared_ptr<UcxRemote> remote, uint32_t peer_lane, bool
 // --- sending
 
 bool AmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope, bool) {
-  if (sent_ - acknowledged_.load(std::memory_order_acquire) >= depth_) return false;
+  if (!has_credit()) return false;
   Outgoing* slot = &outgoing_[sent_ % depth_];
   // The acknowledgement may come before UCX has told of its own part.
   if (slot->operation.busy() || remote_->failed()) return false;

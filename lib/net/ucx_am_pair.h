@@ -48,6 +48,9 @@ class AmPair final : public NetPair {
 
   bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                 bool stable) override;
+  bool has_credit() override {
+    return sent_ - acknowledged_.load(std::memory_order_acquire) < depth_;
+  }
   uint64_t sends_accepted() const override { return sent_; }
   uint64_t sends_done() override;
   uint64_t sends_released() override { return acknowledged_.load(std::memory_order_acquire); }

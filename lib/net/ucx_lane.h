@@ -31,6 +31,7 @@ class UcxLane final : public Lane {
 
   size_t max_message() const override { return p_.chunk_bytes; }
   bool try_send(int peer, std::span<const Piece> pieces, Envelope envelope, bool stable) override;
+  bool has_credit(int peer) override { return p_.pairs[peer]->has_credit(); }
   uint64_t sends_accepted(int peer) override { return p_.pairs[peer]->sends_accepted(); }
   uint64_t sends_done(int peer) override { return p_.pairs[peer]->sends_done(); }
   uint64_t sends_released(int peer) override { return p_.pairs[peer]->sends_released(); }

@@ -24,6 +24,7 @@ class FetchingLane final : public net::Lane {
                 bool stable) override {
     return below_->try_send(peer, pieces, envelope, stable);
   }
+  bool has_credit(int peer) override { return below_->has_credit(peer); }
   uint64_t sends_accepted(int peer) override { return below_->sends_accepted(peer); }
   uint64_t sends_done(int peer) override { return below_->sends_done(peer); }
   uint64_t sends_released(int peer) override { return below_->sends_released(peer); }

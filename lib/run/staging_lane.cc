@@ -31,7 +31,9 @@ StagingLane::~StagingLane() {
     for (const Outgoing& o : peer.out) {
       if (o.block != nullptr) pool_->give_back(o.block, o.bytes);
     }
-    for (const Lent& l : peer.lent) pool_->give_back(l.block, l.bytes);
+    for (const Lent& l : peer.lent) {
+      if (l.block != nullptr) pool_->give_back(l.block, l.bytes);
+    }
     for (size_t k = peer.come; k < peer.in.size(); ++k) {
       if (peer.in[k].block != nullptr) pool_->give_back(peer.in[k].block, peer.in[k].bytes);
     }
@@ -66,29 +68,30 @@ bool StagingLane::try_send(int peer, std::span<const net::Piece> pieces, net::En
   message.envelope = envelope;
   message.stable = stable;
   message.after = port_->mark();
-  message.way = way_of(peer, message);
+  choose_way(peer, &message);
   ++p.accepted;
   activate(peer);
-  // Not before those that wait for a block.
-  if (p.out.size() == 1 || p.out[p.out.size() - 2].staged) stage(&message);
+  stage_waiting(peer);
   return true;
 }
 
 // What is not copied stays in use until the receiver has taken it, which only plans that do not
 // rely on buffers may wait for.
-StagingLane::Way StagingLane::way_of(int peer, const Outgoing& message) const {
+void StagingLane::choose_way(int peer, Outgoing* message) {
   const DevicePath& path = paths_[peer];
-  if (!message.stable || message.parts.size() != 1) return Way::kStaged;
-  if (path.ipc_out && message.bytes >= kLeastNamed &&
-      !memory_->describe(message.parts[0].device, message.bytes).empty()) {
-    return Way::kNamed;
+  if (!message->stable || message->parts.size() != 1) return;
+  if (path.ipc_out && message->bytes >= kLeastNamed) {
+    message->name = memory_->describe(message->parts[0].device, message->bytes);
+    if (!message->name.empty()) message->way = Way::kNamed;
+  } else if (path.direct && message->bytes >= kLeastDirect) {
+    message->way = Way::kDirect;
   }
-  return path.direct && message.bytes >= kLeastDirect ? Way::kDirect : Way::kStaged;
 }
 
 bool StagingLane::stage(Outgoing* message) {
   if (message->staged || message->way != Way::kStaged) return true;
   if (message->bytes != 0) {
+    message->in_place = message->stable && pool_->has_plenty(message->bytes);
     message->block = pool_->take(message->bytes);
     if (message->block == nullptr) return false;
     message->copied = port_->copy_out(message->block, message->parts, message->after);
@@ -100,16 +103,13 @@ bool StagingLane::stage(Outgoing* message) {
 bool StagingLane::try_hand_over(int peer, Outgoing* message) {
   switch (message->way) {
     case Way::kStaged: {
-      // A block that a peer reads in place comes back when the peer has read it. Where few are
-      // left, the lane below had better copy.
-      const bool stable = message->stable && !pool_->is_scarce();
       const net::Piece piece{message->block, message->bytes};
       return below_->try_send(peer, {&piece, message->bytes != 0 ? 1u : 0u}, message->envelope,
-                              stable);
+                              message->in_place);
     }
     case Way::kNamed: {
-      const std::string& name = memory_->describe(message->parts[0].device, message->bytes);
-      const net::Piece piece{reinterpret_cast<const std::byte*>(name.data()), name.size()};
+      const net::Piece piece{reinterpret_cast<const std::byte*>(message->name.data()),
+                             message->name.size()};
       return below_->try_send(peer, {&piece, 1}, {message->envelope.signature, kNamesMemory},
                               false);
     }
@@ -133,28 +133,42 @@ bool StagingLane::hand_over(int peer) {
     if ((staged && !message.staged) || !port_->passed(staged ? message.copied : message.after)) {
       break;
     }
-    p.stuck = !try_hand_over(peer, &message);
-    if (p.stuck) break;
+    if (staged && !may_go(peer, message, message.in_place)) break;
+    if (!try_hand_over(peer, &message)) break;
     const uint64_t number = below_->sends_accepted(peer);
-    if (message.block != nullptr) p.lent.push_back({message.block, message.bytes, number});
+    if (message.block != nullptr || !message.name.empty()) {
+      p.lent.push_back(
+          {message.block, message.bytes, std::move(message.name), message.in_place, number});
+      p.lent_in_place += message.in_place ? 1 : 0;
+    }
     p.sent.push_back({number, message.way});
     p.out.pop_front();
     moved = true;
   }
-  if (p.stuck && pool_->starving()) {
-    revoke(&p);
-  } else {
-    moved |= stage_waiting(&p);
-  }
-  return moved;
+  if (pool_->starving()) moved |= revoke(peer);
+  return stage_waiting(peer) || moved;
 }
 
-bool StagingLane::stage_waiting(Peer* peer) {
+// A copied message is known to be copied only when those before it have been read, so that it must
+// not follow one that is read in place: its block would be held as long.
+bool StagingLane::may_go(int peer, const Outgoing& message, bool in_place) {
+  if (!below_->has_credit(peer)) return false;
+  return message.bytes == 0 || in_place || peers_[peer].lent_in_place == 0;
+}
+
+// A block for the first message as soon as it can go; for later ones while there are plenty.
+bool StagingLane::stage_waiting(int peer) {
+  Peer& p = peers_[peer];
   bool moved = false;
-  for (Outgoing& message : peer->out) {
+  for (size_t k = 0; k < p.out.size(); ++k) {
+    Outgoing& message = p.out[k];
     if (message.staged || message.way != Way::kStaged) continue;
+    const bool plenty = pool_->has_plenty(message.bytes);
+    if (k == 0 ? !may_go(peer, message, message.stable && plenty) : !plenty || pool_->starving()) {
+      break;
+    }
     if (!stage(&message)) {
-      wanting_ = true;
+      wanting_ |= k == 0;
       break;
     }
     moved = true;
@@ -162,15 +176,21 @@ bool StagingLane::stage_waiting(Peer* peer) {
   return moved;
 }
 
-// Somebody has no block: what this peer has no credit for can be copied out again later.
-void StagingLane::revoke(Peer* peer) {
-  for (Outgoing& message : peer->out) {
+// Somebody has no block: what cannot go at once is copied out again later.
+bool StagingLane::revoke(int peer) {
+  Peer& p = peers_[peer];
+  bool moved = false;
+  for (size_t k = 0; k < p.out.size(); ++k) {
+    Outgoing& message = p.out[k];
+    if (k == 0 && may_go(peer, message, message.in_place)) continue;
     if (message.block == nullptr || !port_->passed(message.copied)) continue;
     pool_->give_back(message.block, message.bytes);
     message.block = nullptr;
     message.copied = nullptr;
     message.staged = false;
+    moved = true;
   }
+  return moved;
 }
 
 uint64_t StagingLane::sends_done(int peer) {
@@ -197,7 +217,9 @@ bool StagingLane::take_back_lent(int peer) {
   const uint64_t done = below_->sends_done(peer);
   bool moved = false;
   for (; !p.lent.empty() && p.lent.front().number <= done; p.lent.pop_front()) {
-    pool_->give_back(p.lent.front().block, p.lent.front().bytes);
+    const Lent& first = p.lent.front();
+    p.lent_in_place -= first.in_place ? 1 : 0;
+    if (first.block != nullptr) pool_->give_back(first.block, first.bytes);
     moved = true;
   }
   return moved;
@@ -249,7 +271,7 @@ bool StagingLane::announce_one(int peer, Incoming* incoming, bool first) {
     return below_->try_announce(peer, static_cast<std::byte*>(at), bytes, true);
   }
   // A block is held until the sender comes: never one of the last.
-  if (incoming->block == nullptr && bytes != 0 && !pool_->is_scarce()) {
+  if (incoming->block == nullptr && bytes != 0 && pool_->has_plenty(bytes)) {
     incoming->block = pool_->take(bytes);
   }
   return below_->try_announce(peer, incoming->block, bytes, false);

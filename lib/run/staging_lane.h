@@ -43,6 +43,7 @@ class StagingLane final : public net::Lane {
   size_t max_message() const override { return below_->max_message(); }
   bool try_send(int peer, std::span<const net::Piece> pieces, net::Envelope envelope,
                 bool stable) override;
+  bool has_credit(int peer) override { return peers_[peer].out.size() < depth_; }
   uint64_t sends_accepted(int peer) override { return peers_[peer].accepted; }
   uint64_t sends_done(int peer) override;
   uint64_t sends_released(int peer) override;
@@ -67,12 +68,17 @@ class StagingLane final : public net::Lane {
     bool stable = false;
     Port::Mark after;  // the data are there
     std::byte* block = nullptr;
+    std::string name;  // of its memory
     Port::Mark copied;
-    bool staged = false;  // block and mark are set; without bytes there is no block
+    bool in_place = false;  // the peer may read the block where it is, in its own time
+    bool staged = false;    // block and mark are set; without bytes there is no block
   };
+  // What the lane below may still read.
   struct Lent {
-    std::byte* block;
+    std::byte* block;  // null: `name` instead
     size_t bytes;
+    std::string name;
+    bool in_place;
     uint64_t number;  // of the message below
   };
   // A message that the lane below has accepted.
@@ -110,6 +116,7 @@ class StagingLane final : public net::Lane {
     std::deque<Outgoing> out;
     std::deque<Sent> sent;  // whose parts may still be read
     std::deque<Lent> lent;
+    size_t lent_in_place = 0;
     std::deque<Incoming> in;
     size_t announced = 0;  // of `in`, below
     size_t come = 0;       // of `in`
@@ -117,7 +124,6 @@ class StagingLane final : public net::Lane {
     uint64_t held_before = 0;
     std::deque<Landing> landing;
     uint64_t accepted = 0, done = 0;
-    bool stuck = false;  // the lane below had no credit
     bool active = false;
   };
 
@@ -131,13 +137,14 @@ class StagingLane final : public net::Lane {
   bool land(int peer, Incoming* expected, const net::Received& message);
   void copy_in(Peer* peer, Incoming* expected, const net::Received& message,
                const Port::Mark& after);
-  bool stage_waiting(Peer* peer);
+  bool stage_waiting(int peer);
   bool release_read(int peer);
   bool take_back_lent(int peer);
-  void revoke(Peer* peer);
+  bool revoke(int peer);
+  bool may_go(int peer, const Outgoing& message, bool in_place);
   void set_starving(bool starving);
 
-  Way way_of(int peer, const Outgoing& message) const;
+  void choose_way(int peer, Outgoing* message);
   void hold(Peer* peer, Incoming* incoming, const Port::Mark& read, bool in_use);
   bool use_named(int peer, Incoming* expected, const net::Received& message);
 

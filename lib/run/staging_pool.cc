@@ -24,7 +24,7 @@ Status StagingPool::open(device::Accelerator* accelerator) {
 }
 
 std::byte* StagingPool::take(size_t bytes) {
-  const size_t wanted = (bytes + kBlock - 1) / kBlock;
+  const size_t wanted = blocks_of(bytes);
   std::lock_guard lock(mutex_);
   size_t run = 0;
   for (size_t seen = 0; seen < blocks_ + wanted; ++seen) {
@@ -42,7 +42,7 @@ std::byte* StagingPool::take(size_t bytes) {
 }
 
 void StagingPool::give_back(std::byte* memory, size_t bytes) {
-  const size_t count = (bytes + kBlock - 1) / kBlock;
+  const size_t count = blocks_of(bytes);
   std::lock_guard lock(mutex_);
   const auto first = static_cast<size_t>(memory - memory_) / kBlock;
   std::fill_n(taken_.begin() + static_cast<ptrdiff_t>(first), count, false);

@@ -35,8 +35,11 @@ class StagingPool {
   std::byte* take(size_t bytes);
   void give_back(std::byte* memory, size_t bytes);
 
-  // Blocks held in the hands of peers leave too few for the others.
-  bool is_scarce() const { return free_.load(std::memory_order_relaxed) * 2 < blocks_; }
+  // At least half of the pool is left if `bytes` are taken: what is held until another rank acts
+  // must not take more.
+  bool has_plenty(size_t bytes) const {
+    return free_.load(std::memory_order_relaxed) >= blocks_of(bytes) + (blocks_ + 1) / 2;
+  }
 
   // Counts those who were refused and have not got any since.
   void starve(bool starving);
@@ -45,6 +48,8 @@ class StagingPool {
   size_t bytes() const { return blocks_ * kBlock; }
 
  private:
+  static size_t blocks_of(size_t bytes) { return (bytes + kBlock - 1) / kBlock; }
+
   const size_t blocks_;
   const Allocate allocate_;
   std::mutex mutex_;
