@@ -19,9 +19,9 @@ using Mover = std::function<void(void* to, const void* from, size_t bytes)>;
 
 class Call {
  public:
-  // Out of place: `send` and `recv` hold shape.send_elements and shape.recv_elements. In place:
-  // only `recv` is used, for the larger of the two. `mover`: of memory on a device, must outlive
-  // the call; null: host memory.
+  // Out of place: `send` and `recv` hold up to shape.send_elements and shape.recv_elements. In
+  // place: only `recv` is used, for the larger of the two. `mover`: of memory on a device, must
+  // outlive the call; null: host memory.
   Call(Kind kind, DataType type, RedOp op, int root, Shape shape, bool in_place, Place place,
        std::byte* send, std::byte* recv, const Mover* mover = nullptr);
 
@@ -37,6 +37,16 @@ class Call {
   // In place: the whole buffer, which MPI takes with MPI_IN_PLACE.
   std::byte* base() const { return base_; }
 
+  // Of a v-form, and of all collectives of blocks: those that this rank sends and receives, one a
+  // rank, one after the other; with a single block that this rank alone sends or gets.
+  struct Blocks {
+    std::vector<size_t> counts, displacements;
+    size_t total = 0;
+  };
+  const Blocks& sent() const { return sent_; }
+  const Blocks& received() const { return received_; }
+  bool at_root() const { return place_.rank == root_; }
+
   void write_input() const;
   // Makes sure that what is verified was written by the call.
   void spoil_output() const;
@@ -50,7 +60,11 @@ class Call {
     size_t offset;  // elements in recv
     const Pattern* pattern;
     uint64_t first;
+    size_t count;
   };
+  void lay_out();
+  void place_in_one_buffer();
+  bool knows_input_of(int rank) const;
   // `count` elements at `data` as the processor can read them; in `copy`, if need be.
   const std::byte* readable(const std::byte* data, size_t count,
                             std::vector<std::byte>* copy) const;
@@ -67,6 +81,7 @@ class Call {
   Place place_;
   std::byte *send_, *recv_, *base_;
   const Mover* mover_;
+  Blocks sent_, received_;
   std::vector<Pattern> inputs_;  // of the ranks whose data this rank writes or gets
   std::vector<Pattern> result_;  // of a reduction: one
 };

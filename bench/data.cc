@@ -270,12 +270,14 @@ Pattern contribution(DataType type, RedOp op, int ranks, int rank) {
   return {type, std::move(period)};
 }
 
-Pattern reduced(DataType type, RedOp op, int ranks) {
+Pattern reduced(DataType type, RedOp op, int ranks) { return reduced(type, op, ranks, ranks); }
+
+Pattern reduced(DataType type, RedOp op, int ranks, int some) {
   size_t size = size_of(type);
   std::vector<std::byte> period(kPeriod * size);
   for (size_t i = 0; i < kPeriod; ++i) {
     Value result = term(type, op, ranks, 0, i);
-    for (int rank = 1; rank < ranks; ++rank) {
+    for (int rank = 1; rank < some; ++rank) {
       result = combine(type, op, result, term(type, op, ranks, rank, i));
     }
     if (op == hetcclAvg) result = {result.main / ranks, result.second / ranks};

@@ -36,6 +36,8 @@ class Pattern {
 // What `rank` contributes to a reduction, and what comes out. REQUIRES: supports(type, op).
 Pattern contribution(DataType type, RedOp op, int ranks, int rank);
 Pattern reduced(DataType type, RedOp op, int ranks);
+// What comes out of the first `some` of them.
+Pattern reduced(DataType type, RedOp op, int ranks, int some);
 // Arbitrary bits, for collectives that only move.
 Pattern moved(DataType type, int rank);
 

@@ -232,6 +232,7 @@ nlohmann::json to_json(const Measurement& m) {
                       {"algbw_gbps", algorithm_bandwidth(m)},
                       {"busbw_gbps", bus_bandwidth(m)},
                       {"wrong", m.checked ? nlohmann::json(m.wrong) : nlohmann::json()}};
+  if (has_counts(m.kind)) j["skew"] = std::string(name_of(m.skew));
   if (m.compared) {
     j["mpi_time_us"] = to_json(m.mpi_time);
     j["speedup"] = speedup(m);

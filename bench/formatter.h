@@ -23,6 +23,7 @@ struct Measurement {
   DataType type = hetcclFloat32;
   RedOp op = hetcclSum;  // meant only where the collective reduces
   int root = -1;         // -1: none
+  Skew skew = Skew::kEven;
   bool in_place = false;
   std::string algorithm;
   std::string memory;

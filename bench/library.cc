@@ -105,6 +105,29 @@ std::string Library::wait() const {
   return result == hetcclSuccess ? "" : "a call in a stream: " + error_text(result, comm_);
 }
 
+hetcclResult_t Library::run_with_counts(const Call& c) const {
+  const void* send = c.send();
+  void* recv = c.recv();
+  const size_t *sent = c.sent().counts.data(), *sent_at = c.sent().displacements.data();
+  const size_t *got = c.received().counts.data(), *got_at = c.received().displacements.data();
+  switch (c.kind()) {
+    case Kind::kReduceScatterv:
+      return hetcclReduceScatterv(send, recv, sent, c.type(), c.op(), comm_, stream_);
+    case Kind::kAllGatherv:
+      return hetcclAllGatherv(send, c.sent().total, recv, got, got_at, c.type(), comm_, stream_);
+    case Kind::kAllToAllv:
+      return hetcclAllToAllv(send, sent, sent_at, recv, got, got_at, c.type(), comm_, stream_);
+    case Kind::kGatherv:
+      return hetcclGatherv(send, c.sent().total, recv, got, got_at, c.type(), c.root(), comm_,
+                           stream_);
+    case Kind::kScatterv:
+      return hetcclScatterv(send, sent, sent_at, recv, c.received().total, c.type(), c.root(),
+                            comm_, stream_);
+    default:
+      return hetcclInternalError;
+  }
+}
+
 std::string Library::run(const Call& c) const {
   const void* send = c.send();
   void* recv = c.recv();
@@ -131,6 +154,21 @@ std::string Library::run(const Call& c) const {
       break;
     case Kind::kBarrier:
       result = hetcclBarrier(comm_, stream_);
+      break;
+    case Kind::kGather:
+      result = hetcclGather(send, recv, count, c.type(), c.root(), comm_, stream_);
+      break;
+    case Kind::kScatter:
+      result = hetcclScatter(send, recv, count, c.type(), c.root(), comm_, stream_);
+      break;
+    case Kind::kScan:
+      result = hetcclScan(send, recv, count, c.type(), c.op(), comm_, stream_);
+      break;
+    case Kind::kExscan:
+      result = hetcclExscan(send, recv, count, c.type(), c.op(), comm_, stream_);
+      break;
+    default:
+      result = run_with_counts(c);
       break;
   }
   if (result == hetcclSuccess) return "";

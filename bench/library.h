@@ -41,6 +41,7 @@ class Library {
  private:
   std::string choose_device(const World& world, const MemoryKind& memory);
   std::string make_stream(StreamKind wanted);
+  hetcclResult_t run_with_counts(const Call& call) const;
 
   hetcclComm_t comm_ = nullptr;
   hetcclMemoryKind_t kind_ = hetcclMemoryHost;

@@ -21,8 +21,8 @@ CLI::Validator size_validator(uint64_t* target) {
 
 // Texts as CLI11 collects them, before their meaning is known.
 struct Raw {
-  std::string what, file, begin, end, increment, type, op, format = "nccl", compare,
-                                                           stream = "none";
+  std::string what, file, begin, end, increment, type, op, skew, format = "nccl", compare,
+                                                                 stream = "none";
   std::vector<std::string> memory;
   bool in_place = false, out_of_place = false, no_check = false;
 };
@@ -51,7 +51,10 @@ void declare(CLI::App* app, Raw* raw, Options* o) {
       ->check(CLI::Range(1, 1000000));
   app->add_option("-w,--warmup", o->warmup, "calls before the first sample [5]")
       ->check(CLI::Range(0, 1000000));
-  app->add_option("--root", o->root, "root of broadcast and reduce [0]");
+  app->add_option("--root", o->root, "root of collectives that have one [0]");
+  app->add_option("--skew", raw->skew,
+                  "blocks of v-forms: even, skewed (as 1, 2, ..., n), zero (all but every fourth "
+                  "empty) [even]");
   auto* in = app->add_flag("--in-place", raw->in_place, "measure in place only");
   app->add_flag("--out-of-place", raw->out_of_place, "measure out of place only")->excludes(in);
   app->add_option("--memory", raw->memory,
@@ -91,16 +94,22 @@ std::string interpret(const Raw& raw, int ranks, Options* o) {
   if (!raw.op.empty() && !parse_op(raw.op, &o->op)) {
     return "-o: '" + raw.op + "' is unknown; allowed: " + op_names();
   }
-  if (!o->replay && reduces(o->kind) && !supports(o->type, o->op)) {
+  if (!o->replay && !allows(o->kind, o->type, o->op)) {
     return "-o: " + std::string(name_of(o->op)) + " is not defined for " +
-           std::string(name_of(o->type));
+           std::string(name_of(o->type)) + " in " + std::string(name_of(o->kind));
+  }
+  if (!raw.skew.empty() && !parse_skew(raw.skew, &o->skew)) {
+    return "--skew: '" + raw.skew + "' is unknown; allowed: even, skewed, zero";
+  }
+  if (!raw.skew.empty() && (o->replay || !has_counts(o->kind))) {
+    return "--skew: " + raw.what + " has no counts that differ; allowed with allgatherv and others";
   }
   if (o->root < 0 || o->root >= ranks) {
     return "--root: " + std::to_string(o->root) + " is no rank; allowed: 0 to " +
            std::to_string(ranks - 1);
   }
   if (!o->algorithm.empty() && o->algorithm.find(':') == std::string::npos) {
-    o->algorithm = (o->replay ? "*" : std::string(name_of(o->kind))) + ":" + o->algorithm;
+    o->algorithm = (o->replay ? "*" : std::string(plain_name_of(o->kind))) + ":" + o->algorithm;
   }
   const std::vector<std::string> host = {"host"};
   std::string wrong = deal_memory(raw.memory.empty() ? host : raw.memory, ranks, &o->memory);

@@ -26,6 +26,7 @@ struct Options {
   int iterations = 20;
   int warmup = 5;
   int root = 0;
+  Skew skew = Skew::kEven;                    // of v-forms
   bool in_place = true, out_of_place = true;  // which of the two are measured
   bool place_given = false;                   // the user chose one
   std::vector<MemoryKind> memory;             // of each rank

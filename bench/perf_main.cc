@@ -81,7 +81,7 @@ int run_sizes(const World& world, const Options& options) {
   int ranks = world.ranks();
   std::vector<Shape> shapes;
   for (uint64_t size : size_steps(options.begin, options.end, options.factor, options.increment)) {
-    Shape shape = shape_of_size(options.kind, options.type, ranks, size);
+    Shape shape = shape_of_size(options.kind, options.type, ranks, size, options.skew);
     // Rounding down to whole blocks makes neighbours alike.
     if (shapes.empty() || shapes.back().count != shape.count) shapes.push_back(shape);
   }

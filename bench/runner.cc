@@ -99,6 +99,7 @@ Measurement Runner::describe(const Call& call, const std::string& memory) const 
   m.type = call.type();
   m.op = call.op();
   m.root = has_root(call.kind()) ? call.root() : -1;
+  m.skew = call.shape().skew;
   m.in_place = call.in_place();
   m.algorithm = library_.last_algorithm();
   m.memory = memory;

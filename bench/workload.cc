@@ -35,8 +35,8 @@ std::string parse_line(const std::vector<std::string>& words, WorkloadCall* call
   if (has_op && !parse_op(words[3], &call->op)) {
     return "'" + words[3] + "' is no operator; allowed: " + op_names();
   }
-  if (reduces(call->kind) && !supports(call->type, call->op)) {
-    return words[3] + " is not defined for " + words[2];
+  if (!allows(call->kind, call->type, call->op)) {
+    return words[3] + " is not defined for " + words[2] + " in " + words[0];
   }
   if (words.size() == 5 && (!parse_number(words[4], &call->root) || call->root < -1)) {
     return "'" + words[4] + "' is no root; allowed: a rank";

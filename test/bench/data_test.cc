@@ -107,43 +107,60 @@ TEST(Data, PaddingOfPairsIsNotLookedAt) {
   EXPECT_EQ(result.count_wrong(pairs.data(), pairs.size(), 0), 1u);
 }
 
+// The ranks whose sum rank r gets.
+size_t summed(Kind kind, size_t ranks, size_t r) {
+  return kind == Kind::kScan ? r + 1 : kind == Kind::kExscan ? r : ranks;
+}
+
+void sum_up(const Call& c, size_t r, const std::vector<std::vector<std::byte>>& inputs) {
+  const bool scattered = c.kind() == Kind::kReduceScatter || c.kind() == Kind::kReduceScatterv;
+  size_t at = scattered ? c.sent().displacements[r] : 0, of = summed(c.kind(), inputs.size(), r);
+  for (size_t i = 0; i < c.received().total && of > 0; ++i) {
+    int sum = 0;
+    for (size_t s = 0; s < of; ++s) {
+      int term;
+      std::memcpy(&term, inputs[s].data() + (at + i) * sizeof term, sizeof term);
+      sum += term;
+    }
+    std::memcpy(c.recv() + i * sizeof sum, &sum, sizeof sum);
+  }
+}
+
 // Runs a collective by hand over the calls of all ranks, as any right library would.
 void perform(const std::vector<Call>& calls, const std::vector<std::vector<std::byte>>& inputs) {
-  size_t n = calls.size();
-  for (size_t r = 0; r < n; ++r) {
+  for (size_t r = 0; r < calls.size(); ++r) {
     const Call& c = calls[r];
-    size_t block = c.shape().count * size_of(c.type());
-    for (size_t s = 0; s < n; ++s) {
-      if (c.kind() == Kind::kAllGather) {
-        std::memcpy(c.recv() + s * block, inputs[s].data(), block);
-      } else if (c.kind() == Kind::kAllToAll) {
-        std::memcpy(c.recv() + s * block, inputs[s].data() + r * block, block);
-      } else if (c.kind() == Kind::kBroadcast && static_cast<int>(s) == c.root()) {
-        std::memcpy(c.recv(), inputs[s].data(), block);
-      }
+    const bool root = static_cast<int>(r) == c.root();
+    if (reduces(c.kind())) {
+      if (c.kind() != Kind::kReduce || root) sum_up(c, r, inputs);
+      continue;
     }
-    bool receives = c.kind() == Kind::kAllReduce || c.kind() == Kind::kReduceScatter ||
-                    (c.kind() == Kind::kReduce && static_cast<int>(r) == c.root());
-    if (!receives) continue;
-    size_t at = c.kind() == Kind::kReduceScatter ? r * c.shape().count : 0;
-    for (size_t i = 0; i < c.shape().count; ++i) {
-      int sum = 0;
-      for (size_t s = 0; s < n; ++s) {
-        int term;
-        std::memcpy(&term, inputs[s].data() + (at + i) * sizeof term, sizeof term);
-        sum += term;
-      }
-      std::memcpy(c.recv() + i * sizeof sum, &sum, sizeof sum);
+    const bool one_receives = plain_name_of(c.kind()) == "gather";
+    const bool one_sends = plain_name_of(c.kind()) == "scatter" || c.kind() == Kind::kBroadcast;
+    for (size_t s = 0; s < calls.size(); ++s) {
+      if ((one_receives && !root) || (one_sends && static_cast<int>(s) != c.root())) continue;
+      // Block r of what s sends, if it sends several; block s of what r gets, if it gets several.
+      const Call::Blocks &out = calls[s].sent(), &in = c.received();
+      const size_t from = out.counts.size() > 1 ? r : 0, to = in.counts.size() > 1 ? s : 0;
+      ASSERT_EQ(out.counts[from], in.counts[to]);
+      std::memcpy(c.recv() + in.displacements[to] * 4,
+                  inputs[s].data() + out.displacements[from] * 4, in.counts[to] * 4);
     }
   }
 }
 
-class CallOfKind : public testing::TestWithParam<std::tuple<Kind, bool>> {};
+constexpr Kind kMoving[] = {Kind::kAllReduce,      Kind::kReduce,    Kind::kReduceScatter,
+                            Kind::kReduceScatterv, Kind::kBroadcast, Kind::kAllGather,
+                            Kind::kAllGatherv,     Kind::kAllToAll,  Kind::kAllToAllv,
+                            Kind::kGather,         Kind::kGatherv,   Kind::kScatter,
+                            Kind::kScatterv,       Kind::kScan,      Kind::kExscan};
+
+class CallOfKind : public testing::TestWithParam<std::tuple<Kind, Skew, bool>> {};
 
 TEST_P(CallOfKind, VerifiesARightResultAndCountsAWrongOne) {
-  auto [kind, in_place] = GetParam();
-  constexpr int kRanks = 3, kRoot = 1;
-  Shape shape = shape_of_count(kind, hetcclInt32, kRanks, 1500);
+  auto [kind, skew, in_place] = GetParam();
+  constexpr int kRanks = 5, kRoot = 1;
+  Shape shape = shape_of_count(kind, hetcclInt32, kRanks, 1500, skew);
   std::vector<std::vector<std::byte>> send(kRanks), recv(kRanks), inputs;
   std::vector<Call> calls;
   for (int r = 0; r < kRanks; ++r) {
@@ -151,22 +168,26 @@ TEST_P(CallOfKind, VerifiesARightResultAndCountsAWrongOne) {
     recv[r].resize(shape.bytes);
     calls.emplace_back(kind, hetcclInt32, hetcclSum, kRoot, shape, in_place, Place{kRanks, r},
                        send[r].data(), recv[r].data());
-    calls[r].spoil_output();
-    calls[r].write_input();
-    inputs.emplace_back(calls[r].send(), calls[r].send() + shape.send_elements * sizeof(int));
+    const Call& c = calls.back();
+    EXPECT_LE(c.sent().total, shape.send_elements);
+    EXPECT_LE(c.received().total, shape.recv_elements);
+    c.spoil_output();
+    c.write_input();
+    inputs.emplace_back(c.send(), c.send() + c.sent().total * sizeof(int));
   }
   uint64_t before = 0;
   for (const Call& c : calls) before += c.count_wrong();
   EXPECT_GT(before, 0u);
   perform(calls, inputs);
   for (const Call& c : calls) EXPECT_EQ(c.count_wrong(), 0u);
-  calls[kRoot].recv()[4 * (shape.recv_elements - 1)] ^= std::byte{1};
-  EXPECT_EQ(calls[kRoot].count_wrong(), 1u);
+  const Call& at_root = calls[kRoot];
+  if (at_root.received().total == 0) return;  // its block is empty
+  at_root.recv()[4 * (at_root.received().total - 1)] ^= std::byte{1};
+  EXPECT_EQ(at_root.count_wrong(), 1u);
 }
 INSTANTIATE_TEST_SUITE_P(Data, CallOfKind,
-                         testing::Combine(testing::Values(Kind::kAllReduce, Kind::kReduce,
-                                                          Kind::kReduceScatter, Kind::kBroadcast,
-                                                          Kind::kAllGather, Kind::kAllToAll),
+                         testing::Combine(testing::ValuesIn(kMoving),
+                                          testing::Values(Skew::kEven, Skew::kSkewed, Skew::kZero),
                                           testing::Bool()));
 
 TEST(Call, ChangedInputCountsAsWrong) {

@@ -35,7 +35,10 @@ INSTANTIATE_TEST_SUITE_P(
     Formatter, BusBandwidth,
     testing::Values(Bandwidth{Kind::kAllGather, 70}, Bandwidth{Kind::kReduceScatter, 70},
                     Bandwidth{Kind::kAllToAll, 70}, Bandwidth{Kind::kAllReduce, 140},
-                    Bandwidth{Kind::kBroadcast, 80}, Bandwidth{Kind::kReduce, 80}));
+                    Bandwidth{Kind::kBroadcast, 80}, Bandwidth{Kind::kReduce, 80},
+                    Bandwidth{Kind::kGather, 70}, Bandwidth{Kind::kScatterv, 70},
+                    Bandwidth{Kind::kAllToAllv, 70}, Bandwidth{Kind::kScan, 80},
+                    Bandwidth{Kind::kExscan, 80}));
 
 TEST(Formatter, OneRankMovesNothing) {
   for (Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kAllReduce}) {

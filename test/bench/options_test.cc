@@ -36,6 +36,12 @@ TEST(Options, NamesMayBeSpelledWithUnderscores) {
   EXPECT_EQ(parse({"all-to-all"}).options.kind, Kind::kAllToAll);
 }
 
+TEST(Options, SkewIsOfCallsWithCounts) {
+  EXPECT_EQ(parse({"all-to-all-v", "--skew", "zero"}).options.skew, Skew::kZero);
+  EXPECT_EQ(parse({"gatherv"}).options.skew, Skew::kEven);
+  EXPECT_EQ(parse({"gatherv", "--algo", "direct"}).options.algorithm, "gather:direct");
+}
+
 TEST(Options, AlgorithmBelongsToTheCollective) {
   EXPECT_EQ(parse({"allreduce", "--algo", "ring"}).options.algorithm, "allreduce:ring");
   EXPECT_EQ(parse({"allreduce", "--algo", "*:ring"}).options.algorithm, "*:ring");
@@ -65,7 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"allreduce", "-f", "1"}, "-f"}, Refused{{"allreduce", "-n", "0"}, "--iters"},
         Refused{{"allreduce", "-d", "float3"}, "float32"},
         Refused{{"allreduce", "-o", "summ"}, "'summ'"},
-        Refused{{"allreduce", "-o", "band"}, "float32"},
+        Refused{{"allreduce", "-o", "band"}, "float32"}, Refused{{"exscan", "-o", "avg"}, "exscan"},
+        Refused{{"gather", "--skew", "even"}, "--skew"},
+        Refused{{"gatherv", "--skew", "odd"}, "skewed"},
         Refused{{"broadcast", "--root", "4"}, "--root"},
         Refused{{"broadcast", "--root", "-1"}, "--root"},
         Refused{{"allreduce", "--memory", "cudda"}, "--memory: 'cudda' is unknown"},

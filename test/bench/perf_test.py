@@ -19,7 +19,9 @@ import tap  # noqa: E402
 
 PERF = os.path.abspath(sys.argv[1])
 CORRUPT = os.path.abspath(sys.argv[2])
-COLLECTIVES = "allreduce reduce reducescatter broadcast allgather alltoall".split()
+PLAIN = "allreduce reduce reducescatter broadcast allgather alltoall gather scatter scan exscan"
+V_FORMS = "reducescatterv allgatherv alltoallv gatherv scatterv".split()
+COLLECTIVES = PLAIN.split() + V_FORMS
 SMALL = ["-b", "8", "-e", "40000", "-f", "70", "-n", "3", "-w", "1"]
 
 
@@ -54,6 +56,15 @@ class Perf(unittest.TestCase):
                         self.assertLessEqual(times["min"], times["median"])
                         self.assertLessEqual(times["median"], times["p99"])
                         self.assertLessEqual(times["p99"], times["max"])
+
+    def test_uneven_blocks_are_right(self):
+        for collective in V_FORMS:
+            for skew in ("skewed", "zero"):
+                with self.subTest(collective=collective, skew=skew):
+                    out = self.succeed(3, collective, *SMALL, "--skew", skew, "--root", "1",
+                                       "--compare", "mpi", "--format", "json")
+                    results = json.loads(out)["results"]
+                    self.assertEqual({(r["wrong"], r["skew"]) for r in results}, {(0, skew)})
 
     def test_types_and_operators(self):
         for dtype, op in (("half", "sum"), ("bfloat16", "avg"), ("float8e4m3", "sum"),
