@@ -218,6 +218,27 @@ TEST_F(GpuRuntime, RegistersOnceAndLeavesTheProgramsAlone) {
   EXPECT_EQ(device().register_host(nullptr, 10).code(), hetcclInvalidArgument);
 }
 
+TEST_F(GpuRuntime, KernelsReachRegisteredMemoryWhereItIsMapped) {
+  std::array<int, 4> here = {1, 2, 3, 4}, there = {10, 20, 30, 40}, sum = {};
+  ASSERT_TRUE(device().register_host(here.data(), sizeof here).ok());
+  fake_set_elsewhere(ptrdiff_t{1} << 40);
+  ASSERT_TRUE(device().register_host(there.data(), sizeof there).ok());
+  fake_set_elsewhere(0);
+  auto queue = device().make_queue();
+  ASSERT_TRUE(queue.ok());
+  const std::array<Source, 2> sources = {{{&here[1], false}, {&there[1], false}}};
+  ASSERT_TRUE((*queue)->combine(kSum, {&there[1], false, true, sources, 3}).ok());
+  ASSERT_TRUE((*queue)->combine(kSum, {sum.data(), false, true, sources, 3}).ok());
+  ASSERT_TRUE((*queue)->synchronize().ok());
+  EXPECT_EQ(there, (std::array<int, 4>{10, 22, 33, 44}));
+  EXPECT_EQ(sum, (std::array<int, 4>{24, 36, 48, 0}));
+  EXPECT_TRUE(device().unregister_host(there.data()).ok());
+  EXPECT_TRUE(device().unregister_host(here.data()).ok());
+  fake_fail_next("HostGetDevicePointer", fakeErrorInvalidValue);
+  EXPECT_EQ(device().register_host(here.data(), sizeof here).code(), hetcclUnhandledDeviceError);
+  EXPECT_EQ(fake().query(here.data()).place, Memory::Place::kUnknown);
+}
+
 TEST_F(GpuRuntime, AdoptsStreamsOfItsDeviceOnly) {
   auto mine = device(0).make_stream(), theirs = device(1).make_stream();
   ASSERT_TRUE(mine.ok() && theirs.ok());

@@ -6,7 +6,7 @@ namespace hetccl::device::gpu {
 
 GpuAccelerator::GpuAccelerator(int ordinal, Registrations* registrations,
                                const std::atomic<int>* max_blocks)
-    : parts_{ordinal, vendor::can_wait_flags(ordinal), max_blocks, {}, {}},
+    : parts_{ordinal, vendor::can_wait_flags(ordinal), max_blocks, registrations, {}, {}},
       registrations_(*registrations),
       shared_(ordinal),
       description_(std::string(vendor::kName) + ":" + std::to_string(ordinal) + " " +

@@ -144,9 +144,10 @@ Status GpuQueue::combine(const Reduction& reduction, const Combine& what) {
     sources = many.data();
   }
   for (size_t i = 0; i < what.sources.size(); ++i) {
-    sources[i] = {what.sources[i].data, what.sources[i].wide};
+    sources[i] = {parts_.registrations->device_address(what.sources[i].data), what.sources[i].wide};
   }
-  Launch launch = {{what.destination, sources, what.sources.size(), what.count, reduction.ranks,
+  void* destination = const_cast<void*>(parts_.registrations->device_address(what.destination));
+  Launch launch = {{destination, sources, what.sources.size(), what.count, reduction.ranks,
                     what.wide, what.finalize},
                    reduction.type,
                    reduction.op,

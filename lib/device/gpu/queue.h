@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/device/gpu/failure.h"
+#include "lib/device/gpu/registrations.h"
 
 namespace hetccl::device::gpu {
 
@@ -78,6 +79,7 @@ struct QueueParts {
   int ordinal;
   bool gates;
   const std::atomic<int>* max_blocks;
+  Registrations* registrations;
   Flags flags;
   Scratch scratch;
 };

@@ -33,8 +33,29 @@ Status Registrations::add(int ordinal, void* memory, size_t bytes) {
     const char* last = static_cast<const char*>(memory) + bytes - 1;
     if (!there || !is_registered(memory) || !is_registered(last)) return s;
   }
-  entries_.emplace(memory, Entry{bytes, 1, !there});
+  void* mapped = memory;
+  const vendor::Error mapping =
+      on(ordinal, [&] { return GPU(HostGetDevicePointer)(&mapped, memory, 0); });
+  if (mapping != GPU(Success)) {
+    const Status s = failure(mapping, ordinal, "mapping registered host memory");
+    if (!there) (void)on(ordinal, [&] { return GPU(HostUnregister)(memory); });
+    return s;
+  }
+  const ptrdiff_t elsewhere = static_cast<char*>(mapped) - static_cast<char*>(memory);
+  if (elsewhere != 0) ++moved_;
+  entries_.emplace(memory, Entry{bytes, 1, !there, elsewhere});
   return {};
+}
+
+const void* Registrations::device_address(const void* pointer) {
+  if (moved_.load(std::memory_order_acquire) == 0) return pointer;
+  const std::lock_guard lock(mutex_);
+  auto entry = entries_.upper_bound(const_cast<void*>(pointer));
+  if (entry == entries_.begin()) return pointer;
+  --entry;
+  const char* address = static_cast<const char*>(pointer);
+  const bool inside = address < static_cast<char*>(entry->first) + entry->second.bytes;
+  return inside ? address + entry->second.elsewhere : pointer;
 }
 
 Status Registrations::remove(int ordinal, void* memory) {
@@ -45,6 +66,7 @@ Status Registrations::remove(int ordinal, void* memory) {
   }
   if (--known->second.count > 0) return {};
   const bool own = known->second.own;
+  if (known->second.elsewhere != 0) --moved_;
   entries_.erase(known);
   if (!own) return {};
   return check(on(ordinal, [&] { return GPU(HostUnregister)(memory); }), ordinal,

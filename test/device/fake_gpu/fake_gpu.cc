@@ -30,6 +30,7 @@ struct Piece {
   size_t bytes;
   int device;  // -1: host
   uint64_t id;
+  ptrdiff_t elsewhere = 0;
 };
 
 struct World {
@@ -41,6 +42,7 @@ struct World {
   uint64_t next_id = 1;
   bool waits = true;
   int last_priority = 0;
+  ptrdiff_t elsewhere = 0;
 };
 
 World& world() {
@@ -99,6 +101,18 @@ fakeError_t add(void** memory, size_t bytes, int device) {
   return fakeSuccess;
 }
 
+// What a kernel finds at an address; null: a fault.
+void* as_kernel(const void* pointer) {
+  auto* address = static_cast<char*>(const_cast<void*>(pointer));
+  for (auto& [base, piece] : world().memory) {
+    if (piece.elsewhere == 0) continue;
+    if (address >= base && address < base + piece.bytes) return nullptr;
+    const ptrdiff_t offset = address - piece.elsewhere - base;
+    if (offset >= 0 && offset < static_cast<ptrdiff_t>(piece.bytes)) return base + offset;
+  }
+  return address;
+}
+
 fakeError_t remove(void* memory) {
   auto* address = static_cast<char*>(memory);
   if (world().memory.erase(address) == 0) return fail(fakeErrorInvalidValue);
@@ -115,6 +129,7 @@ FakeState& fake_state() {
 int fake_count(const std::string& what) { return world().counts[what]; }
 void fake_fail_next(const std::string& what, fakeError_t error) { world().failures[what] = error; }
 void fake_set_capturing(fakeStream_t stream, bool capturing) { stream->capturing = capturing; }
+void fake_set_elsewhere(ptrdiff_t bytes) { world().elsewhere = bytes; }
 void fake_set_waits(bool can) { world().waits = can; }
 int fake_last_priority() { return world().last_priority; }
 
@@ -152,7 +167,14 @@ fakeError_t fakeHostRegister(void* memory, size_t bytes, unsigned) {
     --world().counts["HostRegister"];
     return fail(fakeErrorHostMemoryAlreadyRegistered);
   }
-  world().memory[address] = {bytes, -1, 0};
+  world().memory[address] = {bytes, -1, 0, world().elsewhere};
+  return fakeSuccess;
+}
+fakeError_t fakeHostGetDevicePointer(void** mapped, void* memory, unsigned) {
+  FAKE_ENTER("HostGetDevicePointer");
+  const auto piece = piece_of(memory);
+  if (piece == world().memory.end()) return fail(fakeErrorInvalidValue);
+  *mapped = static_cast<char*>(memory) + piece->second.elsewhere;
   return fakeSuccess;
 }
 fakeError_t fakeHostUnregister(void* memory) {
@@ -326,10 +348,12 @@ int launch_combine(const Launch& launch) {
   };
   auto copy = std::make_shared<Copy>();
   for (size_t i = 0; i < launch.call.source_count; ++i) {
-    copy->sources.push_back({launch.call.sources[i].data, launch.call.sources[i].wide});
+    const void* data = as_kernel(launch.call.sources[i].data);
+    if (data == nullptr) return fail(fakeErrorIllegalAddress);
+    copy->sources.push_back({data, launch.call.sources[i].wide});
   }
-  copy->what = {launch.call.destination, launch.call.wide, launch.call.finalize, copy->sources,
-                launch.call.count};
+  copy->what = {as_kernel(launch.call.destination), launch.call.wide, launch.call.finalize,
+                copy->sources, launch.call.count};
   copy->reduction = {launch.type, launch.op, launch.call.ranks};
   auto* scratch = static_cast<char*>(launch.scratch);
   const auto stamp = static_cast<char>(world().counts["launch_combine"]);

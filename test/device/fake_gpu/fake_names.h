@@ -49,6 +49,7 @@ fakeError_t fakeMalloc(void** memory, size_t bytes);
 fakeError_t fakeFree(void* memory);
 fakeError_t fakeHostRegister(void* memory, size_t bytes, unsigned flags);
 fakeError_t fakeHostUnregister(void* memory);
+fakeError_t fakeHostGetDevicePointer(void** mapped, void* memory, unsigned flags);
 fakeError_t fakeIpcGetMemHandle(fakeIpcMemHandle_t* handle, void* memory);
 fakeError_t fakeIpcOpenMemHandle(void** memory, fakeIpcMemHandle_t handle, unsigned flags);
 fakeError_t fakeIpcCloseMemHandle(void* memory);
@@ -76,6 +77,8 @@ FakeState& fake_state();
 int fake_count(const std::string& what);  // calls of fakeWHAT that succeeded
 void fake_fail_next(const std::string& what, fakeError_t error);
 void fake_set_capturing(fakeStream_t stream, bool capturing);
+// Kernels reach memory registered from now on so many bytes above, and nowhere else.
+void fake_set_elsewhere(ptrdiff_t bytes);
 void fake_set_waits(bool can);  // of devices opened later
 int fake_last_priority();       // of the last stream made
 
