@@ -205,9 +205,11 @@ class Simulation {
     Rank& rank = ranks_[r];
     const uint32_t operands = step.operands_end - step.operands_begin;
     const bool moves = operands == 1 && !step.finalize;
+    bool local = true;
     double busy = 0, largest = 0;
     for (uint32_t o = step.operands_begin; o < step.operands_end; ++o) {
       const Operand& operand = rank.plan.operands[o];
+      local &= operand.peer < 0;
       const bool wide = operand.peer < 0 ? operand.buffer == Buffer::kWork : operand.wide;
       const double bytes = bytes_of(step, wide ? Buffer::kWork : Buffer::kInput);
       const bool near = operand.peer >= 0 && sample_.same_node(r, operand.peer);
@@ -224,6 +226,7 @@ class Simulation {
         busy += bytes / sample_.reduce_rate(r);
       }
     }
+    if (local) busy += sample_.model.within_node.overhead_s;  // a step is not free
     const double share = chunk_share(largest);
     times = work(rank, times, busy, share);
   }

@@ -48,7 +48,8 @@ void direct_all_gather_only(Builder& b) {
 using C = Collective;
 constexpr bool kRankOrder = true, kOtherOrder = false;
 constexpr bool kUnbuffered = true, kBuffered = false;
-constexpr bool kOwnCounts = true;
+constexpr bool kOwnCounts = true, kAllCounts = false;
+constexpr bool kStages = true;
 
 // Within a collective, the first of two algorithms that cost the same is preferred.
 constexpr Algorithm kAlgorithms[] = {
@@ -107,17 +108,17 @@ constexpr Algorithm kAlgorithms[] = {
     {C::kAllToAll, "pairwise", "pairs exchange, the higher rank by way of a copy",
      pairwise_all_to_all, block_per_rank, kRankOrder, kUnbuffered, kOwnCounts},
     {C::kAllToAll, "bruck", "packed blocks 1, 2, 4, ... ranks at a time (Bruck)", bruck_all_to_all,
-     block_per_rank, kRankOrder, kUnbuffered},
+     block_per_rank, kRankOrder, kUnbuffered, kAllCounts, kStages},
 
     {C::kGather, "direct", "each block straight to the root", direct_gather, block_per_rank,
      kRankOrder, kUnbuffered, kOwnCounts},
     {C::kGather, "binomial", "blocks of subtrees up a binomial tree", binomial_gather,
-     block_per_rank, kRankOrder, kUnbuffered},
+     block_per_rank, kRankOrder, kUnbuffered, kAllCounts, kStages},
 
     {C::kScatter, "direct", "each block straight from the root", direct_scatter, block_per_rank,
      kRankOrder, kUnbuffered, kOwnCounts},
     {C::kScatter, "binomial", "blocks of subtrees down a binomial tree", binomial_scatter,
-     block_per_rank, kRankOrder, kUnbuffered},
+     block_per_rank, kRankOrder, kUnbuffered, kAllCounts, kStages},
 
     {C::kScan, "direct", "every rank sends to all above it", direct_scan, one_block, kRankOrder,
      kUnbuffered},

@@ -31,6 +31,8 @@ struct Algorithm {
   // A rank needs the sizes of its own blocks only, and they may all differ: AllToAllv, Gatherv and
   // Scatterv, whose counts no rank knows all of.
   bool own_counts = false;
+  // Ranks hold blocks of others in memory of their own on the way: chosen for small vectors only.
+  bool stages = false;
 };
 
 std::span<const Algorithm> algorithms();

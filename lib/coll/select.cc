@@ -6,6 +6,9 @@
 namespace hetccl::coll {
 namespace {
 
+// Bytes of all blocks up to which algorithms that stage other ranks' blocks are chosen.
+constexpr size_t kMostStaged = size_t{4} << 20;
+
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
@@ -71,6 +74,7 @@ Choice cheapest(const Query& query, const Forced* forced, const CostModel& model
   for (const Algorithm& a : algorithms()) {
     if (!can_serve(a, query)) continue;
     if (forced != nullptr && forced->excluded(query.collective, a.name)) continue;
+    if (a.stages && query.bytes > kMostStaged) continue;
     candidates.push_back(&a);
   }
   if (candidates.empty()) return {nullptr, ""};

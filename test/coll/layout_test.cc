@@ -142,5 +142,21 @@ TEST(Layout, DisplacementsAreOfOneBuffer) {
   EXPECT_EQ(layout.extent(Buffer::kInput, 1).offset, 0u);
 }
 
+TEST(Layout, InputMayHaveSizesAndPlacesOfItsOwn) {
+  Layout layout = Layout::from_counts(std::vector<size_t>{2, 0, 4});
+  layout.set_input_counts(std::vector<size_t>{7, 1, 0});
+  layout.set_displacements(Buffer::kInput, std::vector<size_t>{30, 20, 10});
+  layout.set_displacements(Buffer::kOutput, std::vector<size_t>{5, 0, 9});
+  EXPECT_EQ(layout.count(Buffer::kInput, 0), 7u);
+  EXPECT_EQ(layout.count(Buffer::kOutput, 0), 2u);
+  EXPECT_EQ(layout.count(Buffer::kTemp, 2), 4u);
+  EXPECT_EQ(layout.extent(Buffer::kInput, 1).offset, 20u);
+  EXPECT_EQ(layout.extent(Buffer::kInput, 1).count, 1u);
+  EXPECT_EQ(layout.extent(Buffer::kOutput, 2).offset, 9u);
+  EXPECT_EQ(layout.extent(Buffer::kOutput, 2).count, 4u);
+  EXPECT_EQ(layout.extent(Buffer::kTemp, 2).offset, 2u);
+  EXPECT_EQ(layout.total(), 6u);
+}
+
 }  // namespace
 }  // namespace hetccl::coll

@@ -87,6 +87,37 @@ TEST(Choose, TakesTheForcedOne) {
   }
 }
 
+// A rank must not keep half of a large vector that is none of its business, whatever time that
+// saves.
+TEST(Choose, StagesSmallVectorsOnly) {
+  for (const Algorithm& a : algorithms()) {
+    if (!a.stages) continue;
+    const CostModel near = one_node(32), far = separate_nodes(32);
+    EXPECT_NE(chosen(query(a.collective, 32, 64 << 20), near), a.name);
+    EXPECT_NE(chosen(query(a.collective, 32, 64 << 20), far), a.name);
+    Query small = query(a.collective, 32, 32 * 8);
+    EXPECT_TRUE(chosen(small, near) == a.name || chosen(small, far) == a.name) << a.name;
+  }
+}
+
+// Where no rank knows all counts, those that need them give way, with a reason.
+TEST(Choose, GivesWayWhereCountsAreNotKnown) {
+  for (const Algorithm& a : algorithms()) {
+    Query q = query(a.collective, 4, 1000);
+    q.own_counts = true;
+    const bool possible = a.collective == Collective::kAllToAll ||
+                          a.collective == Collective::kGather ||
+                          a.collective == Collective::kScatter;
+    if (!possible) continue;
+    const Forced f = forced(std::string(name_of(a.collective)) + ":" + a.name);
+    const Choice choice = choose(q, f, one_node(4));
+    EXPECT_TRUE(choice.algorithm->own_counts);
+    EXPECT_EQ(choice.forced_ignored, !a.own_counts);
+    EXPECT_EQ(choice.reason.find("needs counts that are equal") != std::string::npos,
+              !a.own_counts);
+  }
+}
+
 TEST(Choose, GivesWayWhereRankOrderIsNeeded) {
   Query q = query(Collective::kAllReduce, 4, 1 << 20);
   q.needs_rank_order = true;
