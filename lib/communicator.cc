@@ -40,7 +40,7 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
     const Result<Where> where = locate(call, program->extents);
     if (!where.ok()) return where.status();
     p->where = *where;
-    if (!where->host()) {
+    if (!where->host() || program->delegate != nullptr) {
       p->call = call;
       p->call.counts = p->call.displacements = nullptr;
       p->call.send_counts = p->call.send_displacements = nullptr;
@@ -48,7 +48,8 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   }
   p->program = program;
   if (keep) p->kept = **found;
-  last_algorithm_.store(program->algorithm, std::memory_order_relaxed);
+  last_algorithm_.store(program->delegate != nullptr ? program->delegate : program->algorithm->name,
+                        std::memory_order_relaxed);
   p->buffers.input = static_cast<const std::byte*>(call.send);
   p->buffers.output = static_cast<std::byte*>(call.recv);
   p->sequence = ++sequence_;
@@ -69,6 +70,9 @@ Result<const std::shared_ptr<const CachedProgram>*> Communicator::program_for(co
 
 std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call,
                                                                 const Extents& extents) {
+  if (delegation_->takes(call) && forced_.wanted(call.collective).empty()) {
+    return make_delegated(call, extents);
+  }
   const bool reduces = call.reduces();
   run::Shape shape;
   shape.reduction = {call.type, call.op, ranks()};
@@ -112,6 +116,22 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
                      bind(piece != 0 ? piece : call.count),
                      {}};
   if (piece != 0 && call.count % piece != 0) made.last.emplace(bind(call.count % piece));
+  return std::make_shared<CachedProgram>(std::move(made));
+}
+
+// The signature of the meeting's messages is the call's.
+std::shared_ptr<const CachedProgram> Communicator::make_delegated(const Call& call,
+                                                                  const Extents& extents) {
+  Call meeting;
+  meeting.collective = coll::Collective::kBarrier;
+  CachedProgram made = *make_program(meeting, {});
+  made.extents = extents;
+  made.hash = hash_of(call, ranks());
+  made.delegate = delegation_->name();
+  if (log::enabled(log::Level::kInfo)) {
+    log::info((name_.empty() ? "" : name_ + ": ") + text_of(call, ranks()) + ": delegated to " +
+              delegation_->reason());
+  }
   return std::make_shared<CachedProgram>(std::move(made));
 }
 
@@ -219,8 +239,10 @@ Status Communicator::begin(const Prepared& prepared) {
   current_signature_ = prepared.signature;
   current_ = prepared.program;
   buffers_ = prepared.buffers;
-  with_device_ = !prepared.where.host();
+  const bool delegated = current_->delegate != nullptr;
+  with_device_ = !prepared.where.host() && !delegated;
   Status s;
+  if (delegated) s = delegation_->begin(prepared.call, prepared.where, current_->extents);
   if (with_device_) s = device_run_->begin(prepared.where, prepared.call, *current_, &buffers_);
   executing_ = with_device_ ? device_run_->execution() : execution_.get();
   over_ = with_device_ ? device_run_->lane() : host_lane_;
@@ -271,6 +293,9 @@ Communicator::Turn Communicator::step(Status* status) {
     case run::Execution::Outcome::kDone:
       if (begun_ != current_->extents.total_elements) {
         start_piece();
+      } else if (current_->delegate != nullptr) {
+        phase_ = Phase::kDelegated;
+        idle_rounds_ = 0;
       } else if (with_device_) {
         phase_ = Phase::kFinishing;
       } else {
@@ -289,10 +314,12 @@ Communicator::Turn Communicator::step(Status* status) {
   return idle_round(status);
 }
 
-// What a device does before the first step and after the last.
+// What a device does before the first step and after the last, or the vendor's library instead.
 Communicator::Turn Communicator::step_copies(Status* status) {
   const bool before = phase_ == Phase::kCopyingIn;
-  const Result<bool> ready = before ? device_run_->prepared() : device_run_->finished();
+  const Result<bool> ready = before                        ? device_run_->prepared()
+                             : phase_ == Phase::kDelegated ? delegation_->finished()
+                                                           : device_run_->finished();
   if (!ready.ok()) {
     broken(ready.status());
     *status = failure();
@@ -338,6 +365,7 @@ void Communicator::end_call(const Status& status) {
     execution_->abandon();
     lane_.reset();
     if (device_run_) device_run_->abandon();
+    delegation_->abandon();
   }
 }
 
@@ -479,8 +507,7 @@ bool Communicator::describe_call(uint64_t sequence, net::CallRecord* record) {
 }
 
 std::string Communicator::last_algorithm() const {
-  const coll::Algorithm* const last = last_algorithm_.load(std::memory_order_relaxed);
-  return last != nullptr ? last->name : "";
+  return last_algorithm_.load(std::memory_order_relaxed);
 }
 
 }  // namespace hetccl

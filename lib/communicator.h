@@ -20,6 +20,7 @@
 #include "lib/call_history.h"
 #include "lib/coll/select.h"
 #include "lib/context.h"
+#include "lib/delegation.h"
 #include "lib/device_paths.h"
 #include "lib/device_run.h"
 #include "lib/net/control.h"
@@ -86,8 +87,10 @@ class Communicator final : public net::GroupListener {
   Communicator(std::shared_ptr<net::Session> session, net::GroupId id, std::vector<int> members,
                int rank, const Settings& settings);
   Status agree_on_settings(const Status& trouble, const DeviceCard& device);
+  std::vector<int> device_kinds() const;
   bool has_devices() const;
   Status find_device_paths();
+  Status find_delegation();
   Status make_executions();
   Status connect();
   void read_places();
@@ -98,7 +101,7 @@ class Communicator final : public net::GroupListener {
     const CachedProgram* program = nullptr;     // the cache's, while mutex_ is held
     std::shared_ptr<const CachedProgram> kept;  // for a call that outlives that
     run::Buffers buffers;
-    Call call{};  // of device memory: as it was made, without the lists
+    Call call{};  // delegated, or of device memory: as it was made, without the lists
     Where where;
     uint64_t sequence = 0;
     uint64_t signature = 0;
@@ -106,6 +109,7 @@ class Communicator final : public net::GroupListener {
   Status prepare(const Call& call, bool keep, Prepared* prepared);
   Result<const std::shared_ptr<const CachedProgram>*> program_for(const Call& call);
   std::shared_ptr<const CachedProgram> make_program(const Call& call, const Extents& extents);
+  std::shared_ptr<const CachedProgram> make_delegated(const Call& call, const Extents& extents);
   size_t piece_of(const Call& call, const Extents& extents) const;
   void start_piece();
   Status reserve_scratch();
@@ -139,6 +143,7 @@ class Communicator final : public net::GroupListener {
   std::unique_ptr<net::Lane> lane_;
   std::unique_ptr<run::Execution> execution_;
   std::unique_ptr<DeviceRun> device_run_;
+  std::unique_ptr<Delegation> delegation_;
   net::Lane* host_lane_ = nullptr;              // over lane_, or itself
   std::vector<FoundPath> paths_;                // between devices, to all ranks
   device::Accelerator* accelerator_ = nullptr;  // of this rank; null: none
@@ -154,7 +159,7 @@ class Communicator final : public net::GroupListener {
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;
   bool finalized_ = false;
-  std::atomic<const coll::Algorithm*> last_algorithm_{nullptr};
+  std::atomic<const char*> last_algorithm_{""};
   std::set<coll::Collective> noticed_;  // forced algorithms that gave way
   std::ofstream record_;
 
@@ -167,7 +172,12 @@ class Communicator final : public net::GroupListener {
   uint64_t current_sequence_ = 0;
   uint64_t current_signature_ = 0;
   const CachedProgram* current_ = nullptr;
-  enum class Phase { kRunning, kCopyingIn, kFinishing };  // the last two with device memory only
+  enum class Phase {
+    kRunning,
+    kCopyingIn,  // with device memory only, as the next
+    kFinishing,
+    kDelegated,  // with the vendor's library
+  };
   Phase phase_ = Phase::kRunning;
   bool with_device_ = false;
   run::Execution* executing_ = nullptr;

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kSharedMemoryChunk = 64 << 10;  // lives in the L2 cache
+constexpr double kDelegationLimit_s = 60;        // for all ranks to join a vendor's library
 constexpr size_t kNetworkChunk = 256 << 10;      // a round trip costs less than its transfer
 
 // The first trouble among the cards of all ranks.
@@ -79,6 +80,9 @@ Communicator::Communicator(std::shared_ptr<net::Session> session, net::GroupId i
       cache_(settings.plan_cache) {}
 
 Communicator::~Communicator() {
+  // Whoever has failed is not waited for.
+  if (delegation_ && failed_) delegation_->abandon();
+  delegation_.reset();
   if (joined_) session_->leave(id_);
 }
 
@@ -98,6 +102,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(
   } else {
     c->devices_ = std::move(devices);
   }
+  if (Status s = Delegation::check(c->settings_.delegate, c->device_kinds()); !s.ok()) return s;
   if (Status s = c->connect(); !s.ok()) return s;
   if (agree && rank == 0 && !c->settings_.record.empty()) {
     c->record_.open(c->settings_.record, std::ios::app);
@@ -110,6 +115,12 @@ Clock::time_point Communicator::creation_deadline() const {
   // Without a time-out a dead rank still ends the wait.
   const double seconds = settings_.timeout_s > 0 ? settings_.timeout_s : 1e8;
   return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+std::vector<int> Communicator::device_kinds() const {
+  std::vector<int> kinds;
+  for (const DeviceCard& card : devices_) kinds.push_back(card.kind);
+  return kinds;
 }
 
 bool Communicator::has_devices() const {
@@ -226,13 +237,14 @@ Status Communicator::connect() {
     lane_ = std::move(*lane);
   }
   if (Status found = find_device_paths(); !found.ok()) return found;
+  if (Status found = find_delegation(); !found.ok()) return found;
   return make_executions();
 }
 
 Status Communicator::find_device_paths() {
   PathSearch search;
   search.rank = rank_;
-  for (const DeviceCard& card : devices_) search.kinds.push_back(card.kind);
+  search.kinds = device_kinds();
   search.node_of = model_.node_of;
   search.accelerator = accelerator_;
   search.setting = settings_.path;
@@ -248,6 +260,27 @@ Status Communicator::find_device_paths() {
   auto found = find_paths(search);
   if (!found.ok()) return found.status();
   paths_ = std::move(*found);
+  return {};
+}
+
+Status Communicator::find_delegation() {
+  DelegationSearch search;
+  search.rank = rank_;
+  search.kinds = device_kinds();
+  search.accelerator = accelerator_;
+  search.setting = settings_.delegate;
+  search.reproducible = settings_.reproducible;
+  search.library = settings_.delegate_library;
+  search.limit_s = kDelegationLimit_s;
+  // Whoever has failed waits for the others no longer than the time-out.
+  if (settings_.timeout_s > 0) search.limit_s = std::min(search.limit_s, settings_.timeout_s / 2);
+  search.allgather = [&](std::string mine, std::vector<std::string>* all) {
+    return session_->allgather(id_, std::move(mine), all, creation_deadline());
+  };
+  search.failure = [&] { return failure(); };
+  auto agreed = Delegation::agree(search);
+  if (!agreed.ok()) return agreed.status();
+  delegation_ = std::move(*agreed);
   return {};
 }
 

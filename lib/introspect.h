@@ -22,9 +22,11 @@ HETCCL_API const char* hetcclInternalSettings(void);
 // JSON: {"ranks": [{"rank": 0, "host": "a", "node": "...", "pid": 1, "kind": "cuda",
 //                   "device": "cuda:0 ..."}, ...],
 //        "links": [{"peer": 1, "lane": "shared memory", "path": "ipc", "reason": "..."}, ...],
+//        "delegation": {"to": "nccl", "reason": "nccl 2.28.9"},
 //        "settings": {"HETCCL_TIMEOUT": "600", ...}}
 // "path": how data of this rank's device travel to and from that peer: "ipc", "direct", "staged";
 // "host" where this rank has none.
+// "to": whose library runs the calls that it has, or "", and "reason" is then why none does.
 // With NULL, what the process has instead: {"version": "0.1.0", "build": "...", "fabric": "..."}.
 HETCCL_API const char* hetcclInternalDescribe(hetcclComm_t comm);
 

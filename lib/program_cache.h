@@ -26,6 +26,8 @@ struct CachedProgram {
   size_t piece;
   run::Program program;
   std::optional<run::Program> last;
+  // The vendor's library that runs the call, once all ranks have met in `program`; null: none.
+  const char* delegate = nullptr;
 };
 
 // What decides a program. Counts and displacements are kept whole: a hash could lie.

@@ -57,6 +57,11 @@ const SettingRow kRows[] = {
     {"MAX_CTAS", Type::kCount, "16", "1 to 1024", 1, 1024, false,
      "blocks of a reduction's kernel at most, so that the program's own kernels keep the rest of "
      "the device"},
+    {"DELEGATE", Type::kChoice, "auto", "auto|off|require", 0, 0, true,
+     "whether calls go to the library of the GPUs' vendor where all ranks have such GPUs; auto: "
+     "those whose results are the same bit for bit; require: all that it has"},
+    {"DELEGATE_LIBRARY", Type::kText, "", "a path", 0, 0, false,
+     "that library, instead of the vendor's by its usual name"},
     {"RECORD", Type::kText, "", "a path", 0, 0, false,
      "rank 0 writes its collective calls there, for hetccl_perf replay"},
     {"SIM", Type::kText, "", "OPTION=VALUE[,OPTION=VALUE...] as in devices=2,h2d=1G,direct=off", 0,
@@ -64,14 +69,18 @@ const SettingRow kRows[] = {
 };
 
 const Field kFields[] = {
-    &Settings::algo,        &Settings::node,        &Settings::socket_ifname,
-    &Settings::debug,       &Settings::debug_file,  &Settings::timeout_s,
-    &Settings::chunk_bytes, &Settings::depth,       &Settings::spin,
-    &Settings::isa,         &Settings::check,       &Settings::reproducible,
-    &Settings::plan_cache,  &Settings::tcp_segment, &Settings::net_put,
-    &Settings::ucx_signals, &Settings::path,        &Settings::staging_size,
-    &Settings::host_below,  &Settings::max_ctas,    &Settings::record,
-    &Settings::sim,
+    &Settings::algo,          &Settings::node,
+    &Settings::socket_ifname, &Settings::debug,
+    &Settings::debug_file,    &Settings::timeout_s,
+    &Settings::chunk_bytes,   &Settings::depth,
+    &Settings::spin,          &Settings::isa,
+    &Settings::check,         &Settings::reproducible,
+    &Settings::plan_cache,    &Settings::tcp_segment,
+    &Settings::net_put,       &Settings::ucx_signals,
+    &Settings::path,          &Settings::staging_size,
+    &Settings::host_below,    &Settings::max_ctas,
+    &Settings::delegate,      &Settings::delegate_library,
+    &Settings::record,        &Settings::sim,
 };
 static_assert(std::size(kRows) == std::size(kFields));
 

@@ -35,6 +35,8 @@ struct Settings {
   uint64_t staging_size = 0;
   uint64_t host_below = 0;
   uint64_t max_ctas = 0;
+  std::string delegate;
+  std::string delegate_library;
   std::string record;
   std::string sim;
 
