@@ -3,8 +3,10 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "lib/base/settings.h"
 
@@ -119,15 +121,22 @@ std::string known_options() {
 struct Current {
   std::mutex mutex;
   std::atomic<const SimOptions*> options = nullptr;
+  // All that were ever in force: engines may still be reading them.
+  std::vector<std::unique_ptr<const SimOptions>> kept;
   std::atomic<uint64_t> copies = 0, combines = 0;
   int devices_in_use = 0;  // 0: no back end has been made
   size_t memory_in_use = 0;
 };
 
-// Never destroyed, nor are options that were replaced: engines may be reading them.
+// Never destroyed: threads may outlive static objects.
 Current& current() {
   static Current& c = *new Current;
   return c;
+}
+
+void put_in_force(Current* c, const SimOptions& options) {
+  c->kept.push_back(std::make_unique<const SimOptions>(options));
+  c->options.store(c->kept.back().get(), std::memory_order_release);
 }
 
 }  // namespace
@@ -150,7 +159,7 @@ Result<SimOptions> options_in_use() {
     if (!settings.ok()) return settings.status();
     Result<SimOptions> parsed = parse_sim_options(settings->sim);
     if (!parsed.ok()) return parsed.status();
-    c.options.store(new SimOptions(*parsed), std::memory_order_release);
+    put_in_force(&c, *parsed);
   }
   c.devices_in_use = options().devices;
   c.memory_in_use = options().memory;
@@ -195,7 +204,7 @@ Status configure_sim(const SimOptions& wanted) {
         "them before the first use");
   }
   c.copies = c.combines = 0;
-  c.options.store(new SimOptions(wanted), std::memory_order_release);
+  sim::put_in_force(&c, wanted);
   return {};
 }
 
