@@ -117,6 +117,23 @@ TEST_F(GpuRuntime, RunsInOrder) {
   EXPECT_TRUE(*(*queue)->idle());
 }
 
+TEST_F(GpuRuntime, KernelsKeepToTheirBlocks) {
+  auto queue = device().make_queue();
+  ASSERT_TRUE(queue.ok());
+  int value = 1, sum = 0;
+  const Source source = {&value, false};
+  const Combine what = {&sum, false, true, {&source, 1}, 1};
+  for (const int blocks : {3, 1024, 16}) {
+    fake().set_max_blocks(blocks);
+    ASSERT_TRUE((*queue)->combine(kSum, what).ok());
+    EXPECT_EQ(fake_last_blocks(), blocks);
+  }
+  const int launches = fake_count("launch_combine");
+  ASSERT_TRUE((*queue)->combine(kSum, {&sum, false, true, {&source, 1}, 0}).ok());
+  EXPECT_EQ(fake_count("launch_combine"), launches) << "there is nothing to do";
+  ASSERT_TRUE((*queue)->synchronize().ok());
+}
+
 TEST_F(GpuRuntime, EventsOrderQueues) {
   auto first = device(0).make_queue(), second = device(1).make_queue();
   auto event = device(0).make_event();

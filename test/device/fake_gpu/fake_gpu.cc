@@ -42,6 +42,7 @@ struct World {
   uint64_t next_id = 1;
   bool waits = true;
   int last_priority = 0;
+  int last_blocks = 0;
   ptrdiff_t elsewhere = 0;
 };
 
@@ -131,6 +132,7 @@ void fake_fail_next(const std::string& what, fakeError_t error) { world().failur
 void fake_set_capturing(fakeStream_t stream, bool capturing) { stream->capturing = capturing; }
 void fake_set_elsewhere(ptrdiff_t bytes) { world().elsewhere = bytes; }
 void fake_set_waits(bool can) { world().waits = can; }
+int fake_last_blocks() { return world().last_blocks; }
 int fake_last_priority() { return world().last_priority; }
 
 fakeError_t fakeGetLastError() { return std::exchange(fake_state().last_error, fakeSuccess); }
@@ -363,7 +365,8 @@ int launch_combine(const Launch& launch) {
     (*host_device("auto"))->combine(copy->reduction, copy->what);
     return true;
   });
-  return launch.max_blocks > 0 ? fakeSuccess : fakeErrorInvalidValue;
+  world().last_blocks = launch.max_blocks;
+  return fakeSuccess;
 }
 
 }  // namespace hetccl::device

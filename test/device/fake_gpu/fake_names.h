@@ -80,6 +80,7 @@ void fake_set_capturing(fakeStream_t stream, bool capturing);
 // Kernels reach memory registered from now on so many bytes above, and nowhere else.
 void fake_set_elsewhere(ptrdiff_t bytes);
 void fake_set_waits(bool can);  // of devices opened later
+int fake_last_blocks();         // allowed to the last kernel
 int fake_last_priority();       // of the last stream made
 
 namespace hetccl::device::vendor {
