@@ -1,6 +1,8 @@
 // Calls whose counts no rank knows all of (AllToAllv, Gatherv, Scatterv): even, skewed and mostly
 // empty, displaced with gaps, in place and not, behind guard pages and from read-only send buffers;
 // and what becomes of two sides that name different counts.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -235,6 +237,43 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, VForms,
                          ::testing::Values(kChosen, "alltoall:direct", "alltoall:pairwise",
                                            kGiveWay),
                          name_of_forced);
+
+using VFormSizes = World;
+
+// Blocks at displacements that 32 bits do not hold, in memory of which only they are present.
+TEST_F(VFormSizes, DisplacementsBeyond32Bits) {
+  const auto n = static_cast<size_t>(ranks), me = static_cast<size_t>(rank);
+  constexpr size_t kFar = (size_t{5} << 30) + 7, kCount = 300000;
+  const size_t end = kFar + n * kCount;
+  const auto reserve = [&] {
+    return mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
+  };
+  void *send = reserve(), *recv = reserve();
+  ASSERT_NE(send, MAP_FAILED);
+  ASSERT_NE(recv, MAP_FAILED);
+  auto *sent = static_cast<uint8_t*>(send), *received = static_cast<uint8_t*>(recv);
+  std::vector<size_t> counts(n, kCount), displacements(n);
+  for (size_t r = 0; r < n; ++r) {
+    displacements[r] = r % 2 == 0 ? kFar + r * kCount : r * kCount;
+    for (size_t i = 0; i < kCount; ++i) {
+      sent[displacements[r] + i] = static_cast<uint8_t>(i * 7 + me * 31 + r * 5);
+    }
+  }
+  EXPECT_EQ(hetcclAllToAllv(sent, counts.data(), displacements.data(), received, counts.data(),
+                            displacements.data(), hetcclUint8, comm, nullptr),
+            hetcclSuccess)
+      << hetcclGetLastError(comm);
+  size_t wrong = 0;
+  for (size_t r = 0; r < n; ++r) {
+    for (size_t i = 0; i < kCount; ++i) {
+      wrong += received[displacements[r] + i] != static_cast<uint8_t>(i * 7 + r * 31 + me * 5);
+    }
+  }
+  EXPECT_EQ(wrong, 0u);
+  munmap(send, end);
+  munmap(recv, end);
+}
 
 using VFormArguments = World;
 

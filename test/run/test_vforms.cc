@@ -259,6 +259,49 @@ TEST_P(VForms, CountsThatDifferAreFoundByTheReceiver) {
   EXPECT_GT(found, 100);
 }
 
+// Counts that 32 bits do not hold, bound without memory: every chunk lies where it should.
+TEST(VFormProgram, CountsBeyond32Bits) {
+  const std::vector<size_t> gives = {3, size_t{9} << 30}, gets = {3, (size_t{1} << 33) + 5};
+  const std::vector<size_t> give_at = {size_t{11} << 30, 1}, get_at = {0, size_t{1} << 35};
+  Call call{Collective::kAllToAll};
+  call.type = hetcclFloat64;
+  call.own_counts = true;
+  call.counts = gets.data();
+  call.displacements = get_at.data();
+  call.send_counts = gives.data();
+  call.send_displacements = give_at.data();
+  const auto extents = check_arguments(call, 2, 0);
+  ASSERT_TRUE(extents.ok()) << extents.status().message();
+  EXPECT_EQ(extents->send_bytes, (give_at[0] + 3) * 8);
+  EXPECT_EQ(extents->recv_bytes, (get_at[1] + gets[1]) * 8);
+  const coll::Algorithm& direct = *coll::find(Collective::kAllToAll, "direct");
+  run::Shape shape;
+  shape.element_bytes = shape.accumulator_bytes = 8;
+  shape.max_message = 1 << 20;
+  shape.own_counts = true;
+  const run::Program program(coll::make_plan(direct, 2, 0, 0, call.apart(2)),
+                             layout_of(call, direct, 2, 0), shape);
+  std::vector<run::Program::Piece> pieces;
+  int looked_at = 0;
+  for (const auto& step : program.steps()) {
+    const bool sends = step.step.kind == coll::StepKind::kSend;
+    if (!sends && program.plan().operands[step.step.operands_begin].peer < 0) continue;
+    const size_t count = sends ? gives[1] : gets[1], at = sends ? give_at[1] : get_at[1];
+    EXPECT_EQ(step.tag, count);
+    EXPECT_EQ(step.chunks, (count * 8 + (1 << 20) - 1) >> 20);
+    size_t next = at;
+    for (uint32_t c = 0; c < step.chunks; ++c) {
+      for (const auto& piece : program.pieces(step, c, &pieces)) {
+        ASSERT_EQ(piece.offset, next);
+        next += piece.count;
+      }
+    }
+    EXPECT_EQ(next, at + count);
+    ++looked_at;
+  }
+  EXPECT_EQ(looked_at, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, VForms, testing::ValuesIn(rows()), [](const auto& info) {
   return std::string(coll::name_of(info.param->collective)) + "_" + info.param->name;
 });
