@@ -35,7 +35,7 @@ constexpr int kOldest = 21400;
 constexpr int kSuccess = 0, kInProgress = 7;
 constexpr int kBytes = 1;  // its type for movement: unsigned 8-bit integers
 
-constexpr double kEnd_s = 3;  // for the library to end a group
+constexpr double kEnd_s = 2;  // for the library to end a group
 
 }  // namespace
 
@@ -346,7 +346,7 @@ void VendorGroup::leave(double seconds) {
 void VendorGroup::abandon() {
   if (group_ == nullptr) return;
   end_by(functions_.abort, "ncclCommAbort");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kEnd_s / 3);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kEnd_s / 2);
   while (std::chrono::steady_clock::now() < end) {
     const Result<bool> idle = queue_->idle();
     if (!idle.ok() || *idle) return;

@@ -337,6 +337,19 @@ TEST(DelegatedCalls, InStreams) {
   });
 }
 
+// The ranks meet by the network where they share no memory.
+TEST(DelegatedCalls, AcrossNodes) {
+  run_ranks(kRanks, [](int rank, Board& board, Findings& found) {
+    setenv("HETCCL_NODE", rank == 1 ? "one" : "other", 1);
+    hetcclComm_t comm = create(rank, kRanks, board);
+    Log log;
+    reductions<int32_t>(comm, rank, hetcclInt32, hetcclSum, hetcclMemorySimCuda,
+                        hetcclMemorySimCuda, &log, &found);
+    moves(comm, rank, hetcclFloat64, 8, hetcclMemorySimCuda, hetcclMemoryHost, &log, &found);
+    found.ok(hetcclCommDestroy(comm));
+  });
+}
+
 // Two communicators in opposite orders on two ranks: nothing of the library's waits on a device for
 // a rank that has not come.
 TEST(DelegatedCalls, TwoCommunicatorsInOppositeOrders) {
