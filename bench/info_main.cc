@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/collectives_page.h"
 #include "bench/memory_kind.h"
 #include "bench/paths.h"
 #include "bench/version.h"
@@ -98,6 +99,17 @@ int print_algorithms() {
   return 0;
 }
 
+int print_collectives() {
+  std::string error;
+  const std::string page = collectives_page(&error);
+  if (page.empty()) {
+    std::fprintf(stderr, "hetccl_info: %s\n", error.c_str());
+    return 1;
+  }
+  std::fputs(page.c_str(), stdout);
+  return 0;
+}
+
 int print_types() {
   for (int t = 0; t < hetcclNumTypes; ++t) {
     auto type = static_cast<DataType>(t);
@@ -128,7 +140,7 @@ int verify_plans(int up_to) {
 }
 
 int main_of_tool(int argc, char** argv) {
-  bool settings = false, algorithms = false, types = false, as_json = false;
+  bool settings = false, algorithms = false, collectives = false, types = false, as_json = false;
   bool devices = false, paths = false;
   std::vector<std::string> memory;
   int up_to = 0;
@@ -144,6 +156,8 @@ int main_of_tool(int argc, char** argv) {
       ->needs(with_paths);
   app.add_flag("--json", as_json, "with --settings, --devices, --paths: as JSON");
   app.add_flag("--algorithms", algorithms, "every algorithm, one a line");
+  app.add_flag("--collectives", collectives,
+               "what each collective does, and what its algorithms cost, as Markdown");
   app.add_flag("--types", types, "data types, and the operators of each");
   app.add_option("--verify-plans", up_to, "prove every algorithm's plans for 1 to N ranks")
       ->check(CLI::Range(1, 4096));
@@ -152,6 +166,7 @@ int main_of_tool(int argc, char** argv) {
   if (devices) return print_devices(as_json);
   if (settings) return print_settings(as_json);
   if (algorithms) return print_algorithms();
+  if (collectives) return print_collectives();
   if (types) return print_types();
   if (up_to > 0) return verify_plans(up_to);
   return print_library();

@@ -16,6 +16,7 @@ import tap  # noqa: E402
 
 INFO = os.path.abspath(sys.argv[1])
 README = os.path.join(HERE, "../../README.md")
+PAGE = os.path.join(HERE, "../../doc/collectives.md")
 
 
 def info(*arguments):
@@ -75,6 +76,13 @@ class Info(unittest.TestCase):
             rows = re.findall(r"^\| `hetccl(\w+)` \| (.+?) \|$", file.read(), re.M)
         documented = {name.lower(): re.findall(r"`(\w+)`", names) for name, names in rows}
         self.assertEqual(documented, algorithms())
+
+    def test_page_of_collectives_is_of_these_plans(self):
+        done = info("--collectives")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(PAGE, encoding="utf-8") as file:
+            self.assertEqual(file.read(), done.stdout,
+                             "make it anew: hetccl_info --collectives > doc/collectives.md")
 
 
 if __name__ == "__main__":
