@@ -166,5 +166,25 @@ TEST(Formatter, StepIsTheLastLineBeforeTheFooter) {
   EXPECT_EQ(to_json(step)["speedup"], 2);
 }
 
+TEST(Text, RankTableTellsDeviceAndPaths) {
+  const nlohmann::json paths = {
+      {"0", {{"path", "staged"}}}, {"2", {{"path", "ipc"}}}, {"10", {{"path", "ipc"}}}};
+  const nlohmann::json meta = {
+      {"ranks",
+       {{{"rank", 0}, {"host", "a"}, {"pid", 7}, {"memory", "host"}, {"device", ""}},
+        {{"rank", 1},
+         {"host", "a"},
+         {"pid", 8},
+         {"memory", "cuda"},
+         {"device", "cuda:1 X"},
+         {"paths", paths}}}}};
+  const std::vector<Measurement> none;
+  const std::string text = to_text(none, meta);
+  EXPECT_NE(text.find("#  rank 0 on a pid 7 memory host\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("#  rank 1 on a pid 8 memory cuda on cuda:1 X: ipc to 2 10, staged to 0\n"),
+            std::string::npos)
+      << text;
+}
+
 }  // namespace
 }  // namespace hetccl::bench

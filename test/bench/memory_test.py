@@ -112,6 +112,14 @@ class Memory(unittest.TestCase):
         self.refused("HETCCL_SIM", 2, PERF, "allreduce", "--memory", "sim:cuda",
                      env={"HETCCL_SIM": "devices=none"})  # fmt: skip
 
+    def test_errors_of_devices_are_told(self):
+        chosen = ["-b", "16M", "-e", "16M", "--memory", "host,sim:cuda"]
+        self.refused("16 MiB of sim:cuda memory", 2, PERF, "allreduce", *chosen,
+                     env={"HETCCL_SIM": "memory=8M"})  # fmt: skip
+        done = mpi.run(2, [PERF, "allreduce", *chosen], env={"HETCCL_SIM": "fail_copy=20"})
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn("device lost", done.stderr)
+
     def test_compare_is_refused(self):
         self.refused("--compare mpi", 2, PERF, "allreduce", "--memory", "host,sim:cuda",
                      "--compare", "mpi")  # fmt: skip
