@@ -6,6 +6,7 @@ usage: gpu_check_test.py BUILD_DIRECTORY
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import tap  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 SCRIPT = os.path.join(HERE, "../../scripts/gpu_check")
+PACK = os.path.join(HERE, "../../scripts/gpu_pack")
 loader = importlib.machinery.SourceFileLoader("gpu_check", SCRIPT)
 gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
 loader.exec_module(gpu_check)
@@ -40,6 +42,18 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(lines[-1], "all ok")
         self.assertGreater(len(lines), 14)
 
+    def test_a_pack_is_enough(self):
+        if not shutil.which("orterun"):
+            self.skipTest("only Open MPI 4 can be packed")
+        with tempfile.TemporaryDirectory() as folder:
+            packed = subprocess.run([PACK, BUILD, folder], capture_output=True, text=True,
+                                    timeout=300, check=False)  # fmt: skip
+            self.assertEqual(packed.returncode, 0, packed.stdout + packed.stderr)
+            done = check("--sim", "--no-build", "--build", folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("those of the pack", done.stdout)
+        self.assertIn(folder, done.stdout)
+
     def test_failures_are_counted(self):
         with tempfile.TemporaryDirectory() as folder:
             done = check("--sim", "--no-build", "--build", folder)
@@ -62,7 +76,7 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(done.stdout, r"tools +FAILED.*missing: .*meson.*ninja")
 
     def test_a_part_that_hangs_is_stopped(self):
-        done = gpu_check.run(["sh", "-c", "echo begun; sleep 100"], 1)
+        done = gpu_check.run(["sh", "-c", "echo begun; sleep 100"], 1, {})
         self.assertIsNone(done.status)
         self.assertEqual(done.text, "begun\n")
         self.assertLess(done.seconds, 50)
