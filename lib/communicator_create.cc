@@ -281,6 +281,11 @@ Status Communicator::find_delegation() {
   auto agreed = Delegation::agree(search);
   if (!agreed.ok()) return agreed.status();
   delegation_ = std::move(*agreed);
+  if (rank_ == 0 && has_devices()) {
+    log::info(
+        (delegation_->name() != nullptr ? "calls may be delegated to " : "no call is delegated: ") +
+        delegation_->reason());
+  }
   return {};
 }
 
