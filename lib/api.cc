@@ -512,6 +512,11 @@ hetcclResult_t hetcclMemFree(void* ptr) {
     hetccl::device::Memory memory;
     auto owner = hetccl::device::owner_of(ptr, &memory);
     if (!owner.ok()) return owner.status();
+    if (memory.place == hetccl::device::Memory::Place::kDevice && memory.base == nullptr &&
+        memory.id == 0) {
+      return invalid_argument("the memory is none of " + (*owner)->description() +
+                              ", or was freed before");
+    }
     if (*owner != nullptr) return (*owner)->free(ptr);
     auto settings = hetccl::load_settings();
     if (!settings.ok()) return settings.status();

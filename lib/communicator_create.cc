@@ -54,6 +54,9 @@ Result<device::Accelerator*> find_device(Settings* settings) {
       if (chosen == nullptr && loaded->current_device() >= 0) chosen = loaded;
     }
   }
+  for (device::Backend* loaded : device::loaded_backends()) {
+    loaded->set_max_blocks(static_cast<int>(settings->max_ctas));
+  }
   if (chosen == nullptr) return static_cast<device::Accelerator*>(nullptr);
   const int ordinal = settings->device >= 0 ? settings->device : chosen->current_device();
   auto device = chosen->device(std::max(0, ordinal));

@@ -40,6 +40,7 @@ class Prober {
   struct Card {
     bool direct = false;
     std::string handle, lane, why;
+    std::string error;  // a device that cannot be used fails the creation
   };
   bool same_vendor(int r) const {
     return s_.kinds[r] != hetcclMemoryHost && s_.kinds[r] == s_.kinds[s_.rank];
@@ -50,6 +51,7 @@ class Prober {
   }
 
   std::string make_card();
+  Status no_copy(const char* direction);
   Status prepare_memory(Packer* card);
   Verdict try_ipc(int peer, std::string* why);
   void try_direct(const std::vector<Card>& cards, std::vector<uint8_t>* verdicts);
@@ -63,7 +65,7 @@ class Prober {
   const PathSearch& s_;
   const int ranks_;
   std::vector<FoundPath> found_;
-  std::string why_none_;  // this rank takes no part
+  bool takes_part_ = true;  // it has a device
   std::unique_ptr<run::Port> port_;
   std::unique_ptr<device::Queue> queue_;
   std::byte* source_ = nullptr;  // device memory with this rank's pattern
@@ -110,6 +112,13 @@ bool Prober::holds_pattern(const void* device, int rank) {
          std::memcmp(host_, pattern_of(rank).data(), kProbeBytes) == 0;
 }
 
+Status Prober::no_copy(const char* direction) {
+  const Result<bool> idle = queue_->idle();
+  return {hetcclUnhandledDeviceError,
+          std::string("a copy ") + direction + " " + s_.accelerator->description() +
+              (idle.ok() ? " does not end" : " failed: " + idle.status().message())};
+}
+
 Status Prober::prepare_memory(Packer* card) {
   auto queue = s_.accelerator->make_queue();
   if (!queue.ok()) return queue.status();
@@ -123,11 +132,11 @@ Status Prober::prepare_memory(Packer* card) {
   if (!host.ok()) return host.status();
   host_ = static_cast<std::byte*>(*host);
   std::memcpy(host_, pattern_of(s_.rank).data(), kProbeBytes);
-  if (time_copy(source_, host_) < 0) return system_error("a copy to the device does not end");
+  if (time_copy(source_, host_) < 0) return no_copy("to");
   host_copy_s_ = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     const double took = time_copy(host_, source_);
-    if (took < 0) return system_error("a copy from the device does not end");
+    if (took < 0) return no_copy("from");
     host_copy_s_ = std::min(host_copy_s_, took);
   }
   std::string handle, why;
@@ -149,6 +158,7 @@ Status Prober::prepare_memory(Packer* card) {
     setup_ = std::move(*setup);
   }
   card->put<uint8_t>(reached).put(handle).put(setup_ ? setup_->card() : std::string()).put(why);
+  card->put(std::string());
   return {};
 }
 
@@ -156,9 +166,10 @@ std::string Prober::make_card() {
   Packer card;
   Status s = s_.accelerator != nullptr ? prepare_memory(&card) : system_error("no device");
   if (s.ok()) return std::move(card).take();
-  why_none_ = s.message();
+  takes_part_ = false;
   Packer none;
-  none.put<uint8_t>(0).put(std::string()).put(std::string()).put(why_none_);
+  none.put<uint8_t>(0).put(std::string()).put(std::string()).put(std::string());
+  none.put(s_.accelerator != nullptr ? s.message() : std::string());
   return std::move(none).take();
 }
 
@@ -236,7 +247,12 @@ Result<std::vector<FoundPath>> Prober::run() {
     card.handle = u.get_string();
     card.lane = u.get_string();
     card.why = u.get_string();
+    card.error = u.get_string();
     if (!u.finished()) return internal_error("a card of device paths is garbled");
+    if (!card.error.empty()) {
+      return Status(hetcclUnhandledDeviceError,
+                    "rank " + std::to_string(cards.size()) + ": " + card.error);
+    }
     cards.push_back(std::move(card));
   }
   // Verdicts of this rank on every other: reading its memory, and what came by the network.
@@ -244,12 +260,12 @@ Result<std::vector<FoundPath>> Prober::run() {
   std::vector<uint8_t> direct(static_cast<size_t>(ranks_), kNotTried);
   for (int r = 0; r < ranks_; ++r) {
     if (r == s_.rank || !same_node(r) || !same_vendor(r) || cards[r].handle.empty()) continue;
-    if (!why_none_.empty()) continue;
+    if (!takes_part_) continue;
     std::string why = cards[r].handle;
     mine[r] = try_ipc(r, &why);
     found_[r].reason = why;
   }
-  if (why_none_.empty()) try_direct(cards, &direct);
+  if (takes_part_) try_direct(cards, &direct);
   std::copy(direct.begin(), direct.end(), mine.begin() + ranks_);
   Packer card;
   for (uint8_t v : mine) card.put(v);

@@ -17,6 +17,10 @@ Status locate_one(const Call& call, const char* name, const void* pointer, size_
   auto found = device::owner_of(pointer, &memory);
   if (!found.ok()) return fail(found.status().message());
   *owner = *found;
+  if (memory.place == device::Memory::Place::kDevice && memory.base == nullptr && memory.id == 0) {
+    return fail("points into no live allocation of " + (*owner)->description() +
+                "; was it freed?");
+  }
   if (*owner == nullptr || memory.bytes == 0) return {};
   const size_t offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) -
                                             static_cast<const std::byte*>(memory.base));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "lib/device/sim/sim.h"
 #include "lib/introspect.h"
 #include "lib/last_error.h"
 
@@ -165,6 +166,14 @@ hetcclResult_t hetcclInternalHostFree(hetcclMemoryKind_t kind, int device, void*
     auto found = hetccl::device_of(kind, device);
     return found.ok() ? (*found)->free_host(ptr) : found.status();
   });
+}
+
+hetcclResult_t hetcclInternalSimSetDevice(hetcclMemoryKind_t kind, int device) {
+  return hetccl::report(hetccl::device::set_current_device(kind, device));
+}
+
+hetcclResult_t hetcclInternalSimCapture(hetcclStream_t stream, int capturing) {
+  return hetccl::report(hetccl::device::set_capturing(stream, capturing != 0));
 }
 
 }  // extern "C"

@@ -56,6 +56,13 @@ HETCCL_API hetcclResult_t hetcclInternalHostAlloc(hetcclMemoryKind_t kind, int d
                                                   void** ptr);
 HETCCL_API hetcclResult_t hetcclInternalHostFree(hetcclMemoryKind_t kind, int device, void* ptr);
 
+// ---- What a vendor's own runtime does to a simulated device.
+
+// The calling thread's current device of this vendor.
+HETCCL_API hetcclResult_t hetcclInternalSimSetDevice(hetcclMemoryKind_t kind, int device);
+// Begins or ends the capture of a native stream into a graph.
+HETCCL_API hetcclResult_t hetcclInternalSimCapture(hetcclStream_t stream, int capturing);
+
 #ifdef __cplusplus
 }
 #endif
