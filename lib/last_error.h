@@ -35,10 +35,15 @@ hetcclResult_t guarded(Body body) {
   }
 }
 
-// Text that stays valid until the thread asks again through the same `make`. An error gives "".
+inline std::string& kept_text() {
+  thread_local std::string text;
+  return text;
+}
+
+// Text that stays valid until the thread has another one kept. An error gives "".
 template <typename Make>
 const char* keep_text(Make make) {
-  thread_local std::string text;
+  std::string& text = kept_text();
   try {
     text = make();
   } catch (...) {
