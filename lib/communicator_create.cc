@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kSharedMemoryChunk = 64 << 10;  // lives in the L2 cache
 constexpr double kDelegationLimit_s = 60;        // for all ranks to join a vendor's library
+constexpr unsigned kPatience = 64;               // looks at a flag between two at everything else
 constexpr size_t kNetworkChunk = 256 << 10;      // a round trip costs less than its transfer
 
 // The first trouble among the cards of all ranks.
@@ -270,6 +271,7 @@ Status Communicator::find_delegation() {
   DelegationSearch search;
   search.rank = rank_;
   search.kinds = device_kinds();
+  for (int member : members_) search.hosts.push_back(session_->place(member).host);
   search.accelerator = accelerator_;
   search.setting = settings_.delegate;
   search.reproducible = settings_.reproducible;

@@ -17,7 +17,7 @@ using device::VendorGroup;
 constexpr double kLeave_s = 5;
 // A rank's death is noticed by the vendor's library as a broken connection, and by the control
 // plane as what it is; whoever hears of the former waits a little for the latter.
-constexpr double kNews_s = 1;
+constexpr double kNews_s = 2;
 
 std::optional<VendorCall::Collective> vendor_collective(coll::Collective collective) {
   switch (collective) {
@@ -48,6 +48,20 @@ std::string mixed(const std::vector<int>& kinds) {
     };
     return std::string("rank 0 has a device of ") + name(0) + ", rank " + std::to_string(r) +
            " one of " + name(r);
+  }
+  return "";
+}
+
+// Which ranks have one device; "" where none do.
+std::string shared_device(const std::vector<std::string>& hosts,
+                          const std::vector<std::string>& devices) {
+  std::map<std::pair<std::string, std::string>, size_t> first;
+  for (size_t r = 0; r < devices.size(); ++r) {
+    if (devices[r].empty()) continue;
+    const auto [at, is_new] = first.emplace(std::make_pair(hosts[r], devices[r]), r);
+    if (is_new) continue;
+    return "ranks " + std::to_string(at->second) + " and " + std::to_string(r) +
+           " have one device (" + devices[r] + "), and vendors' libraries want one for each";
   }
   return "";
 }
@@ -124,15 +138,18 @@ Status Delegation::find_library(const DelegationSearch& search, std::string* id)
   Packer card;
   card.put(why).put<int32_t>(found.ok() ? library_->version() : 0);
   card.put(found.ok() ? library_->description() : std::string()).put(*id);
+  card.put(accelerator_->identity());
   std::vector<std::string> cards;
   if (Status s = search.allgather(std::move(card).take(), &cards); !s.ok()) return s;
   int32_t version = 0;
   std::string description;
+  std::vector<std::string> devices;
   for (size_t r = 0; r < cards.size(); ++r) {
     Unpacker u(cards[r]);
     const std::string trouble = u.get_string();
     const auto theirs = u.get<int32_t>();
     const std::string name = u.get_string(), rank_id = u.get_string();
+    devices.push_back(u.get_string());
     if (!u.finished()) return internal_error("a card of a vendor's library is garbled");
     if (r == 0) version = theirs, description = name, *id = rank_id;
     if (!reason_.empty()) continue;
@@ -142,6 +159,8 @@ Status Delegation::find_library(const DelegationSearch& search, std::string* id)
       reason_ = "rank 0 has " + description + ", rank " + std::to_string(r) + " has " + name;
     }
   }
+  // The library would refuse that too, but needs long to find out.
+  if (reason_.empty()) reason_ = shared_device(search.hosts, devices);
   return {};
 }
 
@@ -150,7 +169,10 @@ Status Delegation::join(const DelegationSearch& search, const std::string& id) {
   Packer card;
   card.put<int32_t>(mine.code()).put(mine.message());
   std::vector<std::string> cards;
-  if (Status s = search.allgather(std::move(card).take(), &cards); !s.ok()) return s;
+  if (Status s = search.allgather(std::move(card).take(), &cards); !s.ok()) {
+    abandon();
+    return s;
+  }
   bool waited = false;  // for a rank that failed, perhaps; what that one says counts more
   for (size_t r = 0; r < cards.size(); ++r) {
     Unpacker u(cards[r]);

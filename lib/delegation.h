@@ -28,6 +28,7 @@ namespace hetccl {
 struct DelegationSearch {
   int rank;
   std::vector<int> kinds;            // of all ranks' devices
+  std::vector<std::string> hosts;    // of all ranks
   device::Accelerator* accelerator;  // of this rank; null: none
   std::string setting;               // HETCCL_DELEGATE, equal on all ranks
   bool reproducible;                 // equal on all ranks

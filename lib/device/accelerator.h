@@ -90,6 +90,8 @@ class Accelerator {
   virtual int ordinal() const = 0;
   virtual std::string description() const = 0;  // "cuda:0 NVIDIA H200 (sm_90)"
   virtual Abilities abilities() const = 0;
+  // The device among all of this machine, in whatever process: "0000:3b:00.0". "": unknown.
+  virtual std::string identity() const { return {}; }
 
   virtual Result<void*> allocate(size_t bytes) = 0;  // contents undefined; aligned to 256
   virtual Status free(void* memory) = 0;             // from allocate(); no work uses it any more

@@ -62,6 +62,9 @@ inline void run_ranks(int n, const RankBody& body, int victim = -1) {
 }
 
 // Of all n ranks, on devices of `kind`. The library's path is a setting of each rank's own.
+// The ordinal of this rank's device: each has one of its own.
+inline int own_device = 0;
+
 inline hetcclResult_t try_create(int rank, int n, Board& board, int kind, hetcclComm_t* comm) {
   if (rank == 0) {
     if (hetcclGetUniqueId(&board.id) != hetcclSuccess) _exit(10);
@@ -93,7 +96,7 @@ inline nlohmann::json delegation_of(hetcclComm_t comm) {
 template <class T>
 class Buffer {
  public:
-  Buffer(int kind, const std::vector<T>& values, int device = 0) : size_(values.size()) {
+  Buffer(int kind, const std::vector<T>& values, int device = own_device) : size_(values.size()) {
     const auto k = static_cast<hetcclMemoryKind_t>(kind);
     const hetcclResult_t r = kind == hetcclMemoryHost
                                  ? hetcclMemAlloc(&memory_, size_ * sizeof(T), k)

@@ -171,6 +171,17 @@ TEST(DelegatedCalls, IntegersOnTheDevice) {
   });
 }
 
+// Of the same vendor, so that one copy gets there.
+TEST(DelegatedCalls, BuffersOnAnotherDevice) {
+  run_ranks(kRanks, [](int rank, Board& board, Findings& found) {
+    hetcclComm_t comm = create(rank, kRanks, board);
+    own_device = 3 - rank;
+    all_moves(comm, rank, hetcclMemorySimCuda, hetcclMemorySimCuda, &found);
+    integers(comm, rank, hetcclMemorySimCuda, hetcclMemorySimCuda, &found);
+    found.ok(hetcclCommDestroy(comm));
+  });
+}
+
 TEST(DelegatedCalls, MovesOnTheDevice) {
   run_ranks(kRanks, [](int rank, Board& board, Findings& found) {
     hetcclComm_t comm = create(rank, kRanks, board);
@@ -306,7 +317,7 @@ TEST(DelegatedCalls, InStreams) {
   run_ranks(kRanks, [](int rank, Board& board, Findings& found) {
     hetcclComm_t comm = create(rank, kRanks, board);
     const auto kind = hetcclMemorySimCuda;
-    const int device = rank % 2;
+    const int device = own_device;
     constexpr size_t kCount = 20000;
     for (bool native : {false, true}) {
       hetcclStream_t stream = nullptr;
@@ -357,8 +368,9 @@ TEST(DelegatedCalls, TwoCommunicatorsInOppositeOrders) {
     hetcclComm_t comm[2] = {create(rank, 2, board), nullptr};
     found.ok(hetcclCommDup(comm[0], &comm[1]));
     hetcclStream_t stream[2];
-    Buffer<int32_t> x(hetcclMemorySimCuda, {1}, rank % 2), y(hetcclMemorySimCuda, {2}, rank % 2);
-    for (auto& s : stream) found.ok(hetcclInternalStreamCreate(hetcclMemorySimCuda, rank % 2, &s));
+    Buffer<int32_t> x(hetcclMemorySimCuda, {1}), y(hetcclMemorySimCuda, {2});
+    for (auto& s : stream)
+      found.ok(hetcclInternalStreamCreate(hetcclMemorySimCuda, own_device, &s));
     for (int k = 0; k < 20; ++k) {
       const int first = (k + rank) % 2;
       for (int c : {first, 1 - first}) {
@@ -367,8 +379,8 @@ TEST(DelegatedCalls, TwoCommunicatorsInOppositeOrders) {
       }
     }
     for (auto s : stream) {
-      found.ok(hetcclInternalStreamSynchronize(hetcclMemorySimCuda, rank % 2, s));
-      found.ok(hetcclInternalStreamDestroy(hetcclMemorySimCuda, rank % 2, s));
+      found.ok(hetcclInternalStreamSynchronize(hetcclMemorySimCuda, own_device, s));
+      found.ok(hetcclInternalStreamDestroy(hetcclMemorySimCuda, own_device, s));
     }
     found.check(x.get()[0] == 1 << 20 && y.get()[0] == 2 << 20, "sums");
     for (auto c : comm) found.ok(hetcclCommDestroy(c));

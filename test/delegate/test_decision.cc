@@ -112,7 +112,11 @@ INSTANTIATE_TEST_SUITE_P(
                STUB(stub_fail)("ncclGetUniqueId", 2);
                return hetcclMemorySimCuda;
              }},
-        // As where two ranks have one GPU, which the vendor's library refuses.
+        Case{"OneDevice", "ranks 0 and 2 have one device (sim:cuda:0)",
+             [](int rank) -> int {
+               own_device = rank % 2;
+               return hetcclMemorySimCuda;
+             }},
         Case{"JoinRefused",
              "rank 1: nccl 2.28.9: ncclCommInitRankConfig: invalid argument (as told",
              [](int rank) -> int {

@@ -132,10 +132,10 @@ TEST(DelegatedEndings, ADeathIsReportedAsOne) {
         wait_for_all(board, 3);
         if (rank == 1) STUB(stub_hang)();
         if (rank != 1) STUB(stub_fail_later)(6);
-        std::thread die([&] {
+        const auto calls = STUB(stub_calls);
+        const std::string before = calls();
+        std::thread die([&] {  // as soon as the library has the call
           if (rank != 1) return;
-          const auto calls = STUB(stub_calls);
-          const std::string before = calls();
           while (calls() == before) std::this_thread::yield();
           _exit(0);
         });
@@ -167,9 +167,9 @@ TEST(DelegatedEndings, TheTimeOutEndsTheWait) {
 TEST(DelegatedEndings, AbortEndsTheWait) {
   run_ranks(2, [](int rank, Board& board, Findings& found) {
     hetcclComm_t comm = create(rank, 2, board);
-    Buffer<int32_t> x(hetcclMemorySimCuda, {rank}, rank % 2);
+    Buffer<int32_t> x(hetcclMemorySimCuda, {rank});
     hetcclStream_t stream = nullptr;
-    found.ok(hetcclInternalStreamCreate(hetcclMemorySimCuda, rank % 2, &stream));
+    found.ok(hetcclInternalStreamCreate(hetcclMemorySimCuda, own_device, &stream));
     STUB(stub_hang)();
     found.ok(sum(comm, x, 1, stream));
     wait_for_all(board, 2);
@@ -179,14 +179,14 @@ TEST(DelegatedEndings, AbortEndsTheWait) {
       found.ok(hetcclCommAbort(comm));
       found.check(since(begin) < 5, "Abort takes too long");
     }
-    found.ok(hetcclInternalStreamSynchronize(hetcclMemorySimCuda, rank % 2, stream));
+    found.ok(hetcclInternalStreamSynchronize(hetcclMemorySimCuda, own_device, stream));
     if (rank == 1) {
       hetcclResult_t error = hetcclSuccess;
       found.ok(hetcclCommGetAsyncError(comm, &error));
       found.check(error == hetcclRemoteError, hetcclGetErrorString(error));
       found.ok(hetcclCommDestroy(comm));
     }
-    found.ok(hetcclInternalStreamDestroy(hetcclMemorySimCuda, rank % 2, stream));
+    found.ok(hetcclInternalStreamDestroy(hetcclMemorySimCuda, own_device, stream));
   });
 }
 

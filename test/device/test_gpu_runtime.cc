@@ -48,6 +48,7 @@ class GpuRuntime : public testing::Test {
 TEST_F(GpuRuntime, DescribesItself) {
   EXPECT_EQ(fake().description(), "fake: runtime 13.1, driver 5.2, sm_0");
   EXPECT_EQ(device().description(), "fake:0 Nothing (sm_0)");
+  EXPECT_EQ(device(1).identity(), "0000:01:00.0");
   EXPECT_EQ(fake().current_device(), 1);
   EXPECT_EQ(&device(0), &device(0));
   EXPECT_EQ(fake().device(-1).status().code(), hetcclInvalidArgument);

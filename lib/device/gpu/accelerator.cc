@@ -150,6 +150,15 @@ Result<void*> GpuAccelerator::import_memory(const std::string& handle) {
 
 Status GpuAccelerator::close_memory(void* memory) { return shared_.close_memory(memory); }
 
+std::string GpuAccelerator::identity() const {
+  char id[32] = "";
+  const vendor::Error error =
+      on(parts_.ordinal, [&] { return GPU(DeviceGetPCIBusId)(id, sizeof id, parts_.ordinal); });
+  if (error == GPU(Success)) return id;
+  (void)GPU(GetLastError)();
+  return {};
+}
+
 Status GpuAccelerator::with_current(const std::function<Status()>& what) {
   const vendor::Current current(parts_.ordinal);
   Status s = check(current.error(), parts_.ordinal, "choosing the device");

@@ -25,6 +25,7 @@ class GpuAccelerator final : public Accelerator {
   int ordinal() const override { return parts_.ordinal; }
   std::string description() const override { return description_; }
   Abilities abilities() const override { return {true, true, parts_.gates}; }
+  std::string identity() const override;
 
   Result<void*> allocate(size_t bytes) override;
   Status free(void* memory) override;

@@ -23,6 +23,7 @@ class SimAccelerator final : public Accelerator {
   int ordinal() const override { return device_.ordinal; }
   std::string description() const override { return device_.name + " simulated"; }
   Abilities abilities() const override;
+  std::string identity() const override { return device_.name; }
 
   Result<void*> allocate(size_t bytes) override;
   Status free(void* memory) override;

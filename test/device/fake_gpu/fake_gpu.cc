@@ -1,4 +1,5 @@
 // The runtime of the vendor that does not exist: see fake_names.h. Two devices.
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -145,6 +146,11 @@ fakeError_t fakeDriverGetVersion(int* version) { return *version = 50221153, fak
 fakeError_t fakeDeviceCanAccessPeer(int* can, int, int) { return *can = 1, fakeSuccess; }
 fakeError_t fakeDeviceEnablePeerAccess(int, unsigned) {
   FAKE_ENTER("DeviceEnablePeerAccess");
+  return fakeSuccess;
+}
+fakeError_t fakeDeviceGetPCIBusId(char* id, int length, int device) {
+  FAKE_ENTER("DeviceGetPCIBusId");
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", device);
   return fakeSuccess;
 }
 fakeError_t fakeDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -44,6 +44,7 @@ fakeError_t fakeRuntimeGetVersion(int* version);
 fakeError_t fakeDriverGetVersion(int* version);
 fakeError_t fakeDeviceCanAccessPeer(int* can, int device, int peer);
 fakeError_t fakeDeviceEnablePeerAccess(int peer, unsigned flags);
+fakeError_t fakeDeviceGetPCIBusId(char* id, int length, int device);
 fakeError_t fakeDeviceGetStreamPriorityRange(int* least, int* greatest);
 fakeError_t fakeMalloc(void** memory, size_t bytes);
 fakeError_t fakeFree(void* memory);
