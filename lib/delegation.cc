@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "lib/base/packing.h"

@@ -71,14 +71,16 @@ inline hetcclResult_t try_create(int rank, int n, Board& board, int kind, hetccl
     board.id_known = 1;
   }
   while (board.id_known == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  setenv("HETCCL_SIM", "devices=4", 0);
   hetcclConfig_t config = HETCCL_CONFIG_INITIALIZER;
   config.device_kind = kind;
-  config.device = kind == hetcclMemoryHost ? -1 : rank % 2;
+  config.device = kind == hetcclMemoryHost ? -1 : own_device;
   return hetcclCommInitRankConfig(comm, n, board.id, rank, &config);
 }
 
 inline hetcclComm_t create(int rank, int n, Board& board, int kind = hetcclMemorySimCuda) {
   setenv("HETCCL_DELEGATE_LIBRARY", HETCCL_STUB, 0);
+  own_device = rank;
   hetcclComm_t comm = nullptr;
   if (try_create(rank, n, board, kind, &comm) != hetcclSuccess) {
     std::fprintf(stderr, "rank %d: %s\n", rank, hetcclGetLastError(nullptr));

@@ -22,6 +22,7 @@ TEST_P(Decision, IsAgreed) {
   run_ranks(3, [&](int rank, Board& board, Findings& found) {
     setenv("HETCCL_DELEGATE", "auto", 1);
     setenv("HETCCL_DELEGATE_LIBRARY", HETCCL_STUB, 1);
+    own_device = rank;
     const int kind = c.prepare(rank);
     hetcclComm_t comm = nullptr;
     found.ok(try_create(rank, 3, board, kind, &comm));
@@ -46,6 +47,7 @@ TEST_P(Decision, IsAnErrorWhereRequired) {
   run_ranks(3, [&](int rank, Board& board, Findings& found) {
     setenv("HETCCL_DELEGATE", "require", 1);
     setenv("HETCCL_DELEGATE_LIBRARY", HETCCL_STUB, 1);
+    own_device = rank;
     const int kind = c.prepare(rank);
     if (std::string(getenv("HETCCL_DELEGATE")) != "require") return;
     hetcclComm_t comm = nullptr;
