@@ -85,7 +85,10 @@ Delegation::Delegation(const DelegationSearch& search)
       all_numbers_(search.setting == "require" && !search.reproducible) {}
 
 Delegation::~Delegation() {
-  if (group_ != nullptr) group_->leave(kLeave_s);
+  if (group_ != nullptr) {
+    group_->leave(kLeave_s);
+    if (group_->is_stuck()) return;
+  }
   group_.reset();
   outgrown_.push_back(send_.memory);
   outgrown_.push_back(recv_.memory);

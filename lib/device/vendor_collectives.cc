@@ -244,6 +244,10 @@ Result<std::unique_ptr<VendorGroup>> VendorGroup::join(const VendorLibrary* libr
 
 VendorGroup::~VendorGroup() {
   abandon();
+  if (stuck_) {
+    (void)queue_.release();
+    return;
+  }
   queue_.reset();
   if (stream_ != nullptr) (void)accelerator_.destroy_stream(stream_).ok();
 }
@@ -325,6 +329,7 @@ void VendorGroup::end_by(int (*function)(void*), const char* name) {
   std::unique_lock lock(ended->mutex);
   if (!ended->changed.wait_for(lock, std::chrono::duration<double>(kEnd_s),
                                [&] { return ended->yes; })) {
+    stuck_ = true;
     log::warn(library_.description() + ": " + name + " does not return");
   }
 }

@@ -89,8 +89,11 @@ class VendorGroup {
 
   // Waits, but not longer, until the other ranks have taken what this one gave; then ends.
   void leave(double seconds);
-  // Ends at once, in bounded time: nothing of the group runs on the device afterwards.
+  // Ends at once, in bounded time: nothing of the group runs on the device afterwards, unless the
+  // library got stuck.
   void abandon();
+  // What it works on must then be kept for ever.
+  bool is_stuck() const { return stuck_; }
 
  private:
   VendorGroup(const VendorLibrary* library, Accelerator* accelerator, int ranks)
@@ -111,6 +114,7 @@ class VendorGroup {
   void* group_ = nullptr;
   hetcclStream_t stream_ = nullptr;
   std::unique_ptr<Queue> queue_;
+  bool stuck_ = false;
 };
 
 }  // namespace hetccl::device

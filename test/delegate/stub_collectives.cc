@@ -54,7 +54,7 @@ struct Control {
   std::string log, failing;
   int failing_code = 0;
   std::atomic<int> version{22809};
-  std::atomic<bool> hangs{false}, corrupts{false};
+  std::atomic<bool> hangs{false}, corrupts{false}, stuck{false};
   std::atomic<int> fails_later{0};
 };
 Control& control() {
@@ -267,6 +267,7 @@ STUB_EXPORT void stub_fail(const char* function, int code) {
 }
 STUB_EXPORT void stub_hang() { control().hangs = true; }
 STUB_EXPORT void stub_fail_later(int code) { control().fails_later = code; }
+STUB_EXPORT void stub_get_stuck() { control().hangs = control().stuck = true; }
 STUB_EXPORT void stub_corrupt() { control().corrupts = true; }
 
 STUB_EXPORT int ncclGetVersion(int* version) {
@@ -308,6 +309,7 @@ STUB_EXPORT int ncclCommDestroy(void* group) {
 }
 STUB_EXPORT int ncclCommAbort(void* group) {
   note("ncclCommAbort", "");
+  while (control().stuck) usleep(1000);
   return end_group(static_cast<Group*>(group), true);
 }
 

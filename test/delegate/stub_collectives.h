@@ -11,5 +11,7 @@ void stub_fail(const char* function, int code);
 // From now on calls are taken and never end, or end with the code, or with wrong results.
 void stub_hang();
 void stub_fail_later(int code);
+// As hang, and aborting does not end either.
+void stub_get_stuck();
 void stub_corrupt();
 }

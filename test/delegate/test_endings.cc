@@ -163,6 +163,22 @@ TEST(DelegatedEndings, TheTimeOutEndsTheWait) {
   });
 }
 
+// A library that does not even abort holds nobody up.
+TEST(DelegatedEndings, TheLibraryIsStuck) {
+  run_ranks(2, [](int rank, Board& board, Findings& found) {
+    setenv("HETCCL_TIMEOUT", "3", 1);
+    setenv("HETCCL_DEBUG", "none", 1);
+    hetcclComm_t comm = create(rank, 2, board);
+    Buffer<int32_t> x(hetcclMemoryHost, {rank});
+    STUB(stub_get_stuck)();
+    const auto begin = Clock::now();
+    const hetcclResult_t r = sum(comm, x, 1);
+    found.check(r == hetcclTimeout, hetcclGetErrorString(r));
+    found.ok(hetcclCommDestroy(comm));
+    found.check(since(begin) < 30, "it takes too long");
+  });
+}
+
 // Of a call in a native stream, too: the stream goes on.
 TEST(DelegatedEndings, AbortEndsTheWait) {
   run_ranks(2, [](int rank, Board& board, Findings& found) {
