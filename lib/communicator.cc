@@ -8,6 +8,7 @@
 
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
+#include "lib/coll/in_order.h"
 #include "lib/stream_call.h"
 
 namespace hetccl {
@@ -100,6 +101,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
               choice.algorithm->name + ", " + choice.reason);
   }
   shape.unbuffered = choice.algorithm->unbuffered;
+  shape.in_order = one_node_ && !call.apart(ranks()) &&
+                   coll::runs_in_order(*choice.algorithm, ranks(), call.root, settings_.depth);
   auto bind = [&](size_t count) {
     Call part = call;
     part.count = count;
@@ -115,6 +118,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
                      piece,
                      bind(piece != 0 ? piece : call.count),
                      {}};
+  made.ready_made = made.program.straight() != nullptr && made.program.work_bytes() == 0 &&
+                    made.program.temp_bytes() == 0;
   if (piece != 0 && call.count % piece != 0) made.last.emplace(bind(call.count % piece));
   return std::make_shared<CachedProgram>(std::move(made));
 }
@@ -125,6 +130,7 @@ std::shared_ptr<const CachedProgram> Communicator::make_delegated(const Call& ca
   Call meeting;
   meeting.collective = coll::Collective::kBarrier;
   CachedProgram made = *make_program(meeting, {});
+  made.ready_made = false;
   made.extents = extents;
   made.hash = hash_of(call, ranks());
   made.delegate = delegation_->name();
@@ -156,6 +162,9 @@ Status Communicator::call(const Call& call) {
   std::unique_lock lock(mutex_);
   // Only a holder of mutex_ adds to the queue, so that an empty one stays empty.
   const bool queued = queued_.load(std::memory_order_acquire) != 0;
+  if (!queued) {
+    if (const CachedProgram* program = ready_made(call)) return run_ready_made(call, *program);
+  }
   Prepared prepared;
   if (Status s = prepare(call, queued, &prepared); !s.ok()) return s;
   if (!queued) return run(prepared);
@@ -217,8 +226,46 @@ void Communicator::enqueue(StreamCall* call) {
   Context::get().progress_thread().submit(call);
 }
 
+// The program of a call that prepare() and begin() would find nothing to do or to refuse in: the
+// same as the last one, between ranks of one node, on buffers of the host that are plainly apart.
+const CachedProgram* Communicator::ready_made(const Call& call) {
+  const CachedProgram* const program = cache_.latest(call);
+  if (program == nullptr || !program->ready_made || device::any_loaded() || record_.is_open() ||
+      finalized_ || failed_.load(std::memory_order_acquire)) {
+    return nullptr;
+  }
+  const auto send = reinterpret_cast<uintptr_t>(call.send);
+  const auto recv = reinterpret_cast<uintptr_t>(call.recv);
+  const Extents& e = program->extents;
+  const bool apart = send + e.send_bytes <= recv || recv + e.recv_bytes <= send;
+  return apart && call.send != nullptr && call.recv != nullptr ? program : nullptr;
+}
+
+Status Communicator::run_ready_made(const Call& call, const CachedProgram& program) {
+  last_algorithm_.store(program.algorithm->name, std::memory_order_relaxed);
+  current_sequence_ = ++sequence_;
+  history_.add(current_sequence_, call, program);
+  current_signature_ = settings_.check ? hash_mix(program.hash, current_sequence_) | 1 : 0;
+  current_ = &program;
+  buffers_.input = static_cast<const std::byte*>(call.send);
+  buffers_.output = static_cast<std::byte*>(call.recv);
+  with_device_ = false;
+  executing_ = execution_.get();
+  over_ = host_lane_;
+  begun_ = program.extents.total_elements;
+  phase_ = Phase::kRunning;
+  executing_->start(program.program, buffers_, current_signature_);
+  idle_rounds_ = 0;
+  next_comparison_s_ = 1;
+  return finish();
+}
+
 Status Communicator::run(const Prepared& prepared) {
   if (Status s = begin(prepared); !s.ok()) return s;
+  return finish();
+}
+
+Status Communicator::finish() {
   Status status;
   for (;;) {
     switch (step(&status)) {

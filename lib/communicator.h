@@ -119,6 +119,9 @@ class Communicator final : public net::GroupListener {
   // The holder of the turn runs one prepared call.
   void enqueue(StreamCall* call);
   Status run(const Prepared& prepared);
+  const CachedProgram* ready_made(const Call& call);
+  Status run_ready_made(const Call& call, const CachedProgram& program);
+  Status finish();
   Status begin(const Prepared& prepared);
   enum class Turn { kIdle, kMoved, kDone };
   Turn step(Status* status);  // one round; kDone: *status says how it ended

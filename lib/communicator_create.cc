@@ -16,8 +16,9 @@ namespace {
 
 constexpr size_t kSharedMemoryChunk = 64 << 10;  // lives in the L2 cache
 constexpr double kDelegationLimit_s = 60;        // for all ranks to join a vendor's library
-constexpr unsigned kPatience = 64;               // looks at a flag between two at everything else
 constexpr size_t kNetworkChunk = 256 << 10;      // a round trip costs less than its transfer
+
+constexpr unsigned kPatience = 64;  // looks at a flag between two looks at everything else
 
 // The first trouble among the cards of all ranks.
 struct Trouble {
@@ -308,6 +309,7 @@ Status Communicator::make_executions() {
   host_lane_ = *host_lane;
   execution_ = std::make_unique<run::Execution>(host_lane_, device_, ranks(),
                                                 static_cast<unsigned>(settings_.depth));
+  execution_->set_patience(crowded_ ? 0 : kPatience);
   device_run_->set_on_host(execution_.get());
   return {};
 }

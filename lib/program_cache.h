@@ -28,6 +28,8 @@ struct CachedProgram {
   std::optional<run::Program> last;
   // The vendor's library that runs the call, once all ranks have met in `program`; null: none.
   const char* delegate = nullptr;
+  // Nothing but its steps is needed for a call: no scratch memory, no pieces.
+  bool ready_made = false;
 };
 
 // What decides a program. Counts and displacements are kept whole: a hash could lie.
@@ -50,6 +52,12 @@ struct ProgramKey {
 class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
+
+  // The program used last, if it is the call's.
+  const CachedProgram* latest(const Call& call) const {
+    if (order_.empty() || !order_.front().first.matches(call)) return nullptr;
+    return order_.front().second.get();
+  }
 
   // nullptr: none. The pointer is good until the next insert.
   const std::shared_ptr<const CachedProgram>* find(const Call& call, int ranks) {

@@ -15,6 +15,8 @@
 
 namespace hetccl::net {
 
+class ShmPair;
+
 struct Piece {
   const std::byte* data;
   size_t bytes;
@@ -78,6 +80,10 @@ class Lane {
   // All messages that this rank sent have been consumed, and none is under way to it: the lane can
   // be destroyed with no harm to others.
   virtual bool quiet() = 0;
+
+  // The pair that serves `peer`, for those who cannot spare the virtual calls; null: it shares no
+  // memory, or what the lane does is more than the pair does.
+  virtual ShmPair* shared_pair(int) { return nullptr; }
 
   // "shared memory" or "tcp, active messages": for logs and hetccl_info.
   virtual std::string describe(int peer) const = 0;

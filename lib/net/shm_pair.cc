@@ -16,27 +16,14 @@ ShmPair::ShmPair(const Parts& parts) : p_(parts), in_place_(parts.depth) {}
 
 ShmPair::~ShmPair() { p_.peer_ledger->closed.store(1, std::memory_order_release); }
 
-bool ShmPair::has_credit() {
-  if (sent_ - acknowledged_ < p_.depth) return true;
-  acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
-  return sent_ - acknowledged_ < p_.depth;
-}
-
 bool ShmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                        bool stable) {
   if (!has_credit()) return false;
   // The slot's last message was acknowledged; it must be counted before the slot is used again.
-  if (in_place_count_ != 0) sends_done();
-  const size_t index = send_slot_;
-  MailSlot* slot = p_.layout.slot(p_.peer_slots, index);
-  slot->signature = envelope.signature;
-  slot->form = envelope.form;
-  slot->bytes = bytes;
-  place(slot, index, pieces, bytes, stable);
-  ++sent_;
-  send_slot_ = next_slot(index);
-  if (in_place_count_ == 0) done_ = sent_;
-  slot->sequence.store(sent_, std::memory_order_release);
+  if (in_place_count_ != 0) count_done();
+  MailSlot* slot = p_.layout.slot(p_.peer_slots, send_slot_);
+  place(slot, send_slot_, pieces, bytes, stable);
+  post(slot, bytes, envelope);
   return true;
 }
 
@@ -65,8 +52,7 @@ void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces,
   std::memcpy(slot->near, &location, sizeof(location));
 }
 
-uint64_t ShmPair::sends_done() {
-  if (done_ == sent_) return done_;
+uint64_t ShmPair::count_done() {
   acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
   for (; done_ < sent_; ++done_) {
     const size_t slot = done_ % p_.depth;
@@ -85,31 +71,20 @@ uint64_t ShmPair::sends_released() {
 bool ShmPair::try_announce(std::byte*, size_t, bool) { return true; }
 
 bool ShmPair::try_receive(unsigned ahead, Received* message) {
+  if (ahead == 0) return receive(message);
   if (ahead >= p_.depth) return false;
-  uint64_t wanted = released_ + ahead + 1;
-  const size_t index = ahead == 0 ? receive_slot_ : (wanted - 1) % p_.depth;
-  MailSlot* slot = p_.layout.slot(p_.own_slots, index);
+  const uint64_t wanted = released_ + ahead + 1;
+  MailSlot* slot = p_.layout.slot(p_.own_slots, (wanted - 1) % p_.depth);
   if (slot->sequence.load(std::memory_order_acquire) != wanted) return false;
-  const std::byte* data = slot->near;
-  if (slot->payload == Payload::kInline) {
-    data = slot->behind();
-  } else if (slot->payload == Payload::kElsewhere) {
-    Location location;
-    std::memcpy(&location, slot->near, sizeof(location));
-    data = p_.peer->map(location);
-    if (data == nullptr) {
-      unmapped_ = *p_.trouble = true;
-      return false;
-    }
-  }
-  *message = Received{data, slot->bytes, slot->signature, slot->form};
-  return true;
+  return open(slot, message);
 }
 
-void ShmPair::release() {
-  ++released_;
-  receive_slot_ = next_slot(receive_slot_);
-  p_.peer_ledger->released.store(released_, std::memory_order_release);
+const std::byte* ShmPair::elsewhere(const MailSlot* slot) {
+  Location location;
+  std::memcpy(&location, slot->near, sizeof(location));
+  const std::byte* data = p_.peer->map(location);
+  if (data == nullptr) unmapped_ = *p_.trouble = true;
+  return data;
 }
 
 bool ShmPair::quiet() {

@@ -4,6 +4,8 @@
 // No system call, lock, allocation or UCX call on the way.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <vector>
 
 #include "lib/net/mailbox.h"
@@ -34,14 +36,45 @@ class ShmPair final : public NetPair {
 
   bool try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                 bool stable) override;
-  bool has_credit() override;
+  bool has_credit() override {
+    if (sent_ - acknowledged_ < p_.depth) [[likely]]
+      return true;
+    acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
+    return sent_ - acknowledged_ < p_.depth;
+  }
   uint64_t sends_accepted() const override { return sent_; }
-  uint64_t sends_done() override;
+  uint64_t sends_done() override { return done_ == sent_ ? done_ : count_done(); }
   uint64_t sends_released() override;
   bool try_announce(std::byte* destination, size_t bytes, bool on_device) override;
   bool wants_announcements() const override { return false; }
   bool try_receive(unsigned ahead, Received* message) override;
-  void release() override;
+  void release() override {
+    ++released_;
+    receive_slot_ = next_slot(receive_slot_);
+    p_.peer_ledger->released.store(released_, std::memory_order_release);
+  }
+
+  // The same as the above for one piece and for the oldest message, without a virtual call.
+  bool send(const std::byte* data, size_t bytes, Envelope envelope, bool stable) {
+    if (!has_credit()) return false;
+    if (in_place_count_ != 0) count_done();
+    MailSlot* const slot = p_.layout.slot(p_.peer_slots, send_slot_);
+    if (bytes <= kNearBytes) {
+      slot->payload = Payload::kNear;
+      copy_near(slot->near, data, bytes);
+    } else {
+      const Piece piece{data, bytes};
+      place(slot, send_slot_, {&piece, 1}, bytes, stable);
+    }
+    post(slot, bytes, envelope);
+    return true;
+  }
+  bool receive(Received* message) {
+    MailSlot* const slot = p_.layout.slot(p_.own_slots, receive_slot_);
+    if (slot->sequence.load(std::memory_order_acquire) != released_ + 1) return false;
+    return open(slot, message);
+  }
+
   bool progress() override { return false; }
   bool quiet() override;
   Status status() const override;
@@ -50,6 +83,51 @@ class ShmPair final : public NetPair {
  private:
   void place(MailSlot* slot, size_t index, std::span<const Piece> pieces, size_t bytes,
              bool stable);
+  uint64_t count_done();
+  const std::byte* elsewhere(const MailSlot* slot);
+
+  // What is placed in the slot of the next message, and is its flag's last.
+  void post(MailSlot* slot, size_t bytes, Envelope envelope) {
+    slot->signature = envelope.signature;
+    slot->form = envelope.form;
+    slot->bytes = bytes;
+    ++sent_;
+    send_slot_ = next_slot(send_slot_);
+    if (in_place_count_ == 0) done_ = sent_;
+    slot->sequence.store(sent_, std::memory_order_release);
+  }
+  // What came in the slot. False: it cannot be reached.
+  bool open(MailSlot* slot, Received* message) {
+    const std::byte* data = slot->near;
+    if (slot->payload == Payload::kInline) {
+      data = slot->behind();
+    } else if (slot->payload == Payload::kElsewhere) {
+      data = elsewhere(slot);
+      if (data == nullptr) return false;
+    }
+    *message = Received{data, slot->bytes, slot->signature, slot->form};
+    return true;
+  }
+  // Without a call, as the length is not known to the compiler.
+  static void copy_near(std::byte* to, const std::byte* from, size_t bytes) {
+    if (bytes >= 16) {
+      copy_ends<16>(to, from, bytes);
+    } else if (bytes >= 8) {
+      copy_ends<8>(to, from, bytes);
+    } else if (bytes >= 4) {
+      copy_ends<4>(to, from, bytes);
+    } else {
+      for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+    }
+  }
+  template <size_t kWidth>
+  static void copy_ends(std::byte* to, const std::byte* from, size_t bytes) {
+    std::array<std::byte, kWidth> first, last;
+    std::memcpy(first.data(), from, kWidth);
+    std::memcpy(last.data(), from + bytes - kWidth, kWidth);
+    std::memcpy(to, first.data(), kWidth);
+    std::memcpy(to + bytes - kWidth, last.data(), kWidth);
+  }
 
   Parts p_;
   // A slot's number is its message's modulo the depth, kept because a division costs as much as a

@@ -140,7 +140,7 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
     std::byte* peer_region = (*peer)->map(cards[rank].region);
     if (peer_region == nullptr) return (*peer)->status();
     parts->region.users.push_back(RegionUser{layout_.ledger(region_, rank), nullptr});
-    parts->shm_pairs.push_back(std::make_unique<ShmPair>(ShmPair::Parts{
+    auto pair = std::make_unique<ShmPair>(ShmPair::Parts{
         .layout = layout_,
         .depth = options_.depth,
         .chunk_bytes = chunk_stride,
@@ -153,8 +153,9 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
         .chunks = parts->region.chunks + (parts->region.users.size() - 1) * chunks_bytes,
         .chunks_location = chunks_at,
         .trouble = parts->trouble.get(),
-    }));
-    parts->pairs[rank] = parts->shm_pairs.back().get();
+    });
+    parts->pairs[rank] = parts->shared[rank] = pair.get();
+    parts->shm_pairs.push_back(std::move(pair));
     parts->shm_peers.push_back(std::move(*peer));
     chunks_at.offset += chunks_bytes;
   }
@@ -220,6 +221,7 @@ Result<std::unique_ptr<Lane>> UcxLaneSetup::connect(const std::vector<std::strin
   parts.region.region = region_;
   parts.trouble = std::make_unique<bool>(false);
   parts.pairs.resize(ranks_);
+  parts.shared.resize(ranks_);
   std::vector<bool> local = shares_memory;
   local.resize(ranks_);
   local[rank_] = true;

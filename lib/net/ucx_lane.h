@@ -20,6 +20,7 @@ class UcxLane final : public Lane {
     size_t chunk_bytes;
     std::vector<NetPair*> pairs;                      // by rank
     std::vector<std::unique_ptr<NetPair>> shm_pairs;  // some of `pairs`; the inbox has the rest
+    std::vector<ShmPair*> shared;                     // those, by rank; null: networked
     uint32_t inbox = 0;
     std::vector<std::shared_ptr<ShmPeer>> shm_peers;  // kept for the pairs
     std::vector<NetPair*> networked;                  // those of `pairs` that need progress
@@ -50,6 +51,7 @@ class UcxLane final : public Lane {
     if (!p_.networked.empty()) p_.hub->caretaker().caller_left();
   }
   bool quiet() override;
+  ShmPair* shared_pair(int peer) override { return p_.shared[peer]; }
   std::string describe(int peer) const override { return p_.pairs[peer]->describe(); }
 
  private:

@@ -19,7 +19,7 @@ size_t elements_of(std::span<const Program::Piece> pieces) {
 }  // namespace
 
 Execution::Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead)
-    : lane_(lane), device_(device), ahead_(ahead) {
+    : lane_(lane), device_(device), ahead_(ahead), straight_run_(lane, device, ranks) {
   for (int peer = 0; lane != nullptr && peer < ranks; ++peer) {
     announces_.push_back(lane->wants_announcements(peer));
   }
@@ -29,6 +29,13 @@ void Execution::start(const Program& program, const Buffers& buffers, uint64_t s
   program_ = &program;
   buffers_ = buffers;
   if (program.work_in_output()) buffers_.work = buffers.output;
+  straight_ = program.straight() != nullptr && straight_run_.possible();
+  if (straight_) {
+    return straight_run_.start(
+        *program.straight(), program.shape().reduction,
+        {const_cast<std::byte*>(buffers_.input), buffers_.output, buffers_.work, buffers_.temp},
+        signature);
+  }
   signature_ = signature;
   first_ = 0;
   mismatched_ = false;
@@ -36,7 +43,15 @@ void Execution::start(const Program& program, const Buffers& buffers, uint64_t s
   announced_.assign(program.plan().operands.size(), 0);
 }
 
+Execution::Outcome Execution::poll_straight() {
+  const Outcome outcome = straight_run_.poll();
+  if (outcome == Outcome::kDone) steps_run_ += program_->steps().size();
+  if (outcome == Outcome::kMismatch) mismatch_ = straight_run_.mismatch();
+  return outcome;
+}
+
 Execution::Outcome Execution::poll() {
+  if (straight_) return poll_straight();
   const auto& steps = program_->steps();
   const auto count = static_cast<uint32_t>(steps.size());
   bool moved = false;

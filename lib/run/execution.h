@@ -10,6 +10,7 @@
 #include "lib/device/device.h"
 #include "lib/net/lane.h"
 #include "lib/run/program.h"
+#include "lib/run/straight_run.h"
 
 namespace hetccl::run {
 
@@ -20,22 +21,16 @@ struct Buffers {
   std::byte* temp = nullptr;
 };
 
-// A message that does not belong to this call: the ranks disagree.
-struct Mismatch {
-  int peer = -1;
-  size_t expected_bytes = 0, received_bytes = 0;
-  // Of calls whose counts the two sides alone know: elements due, and what the sender named. That
-  // is a count if the call is the same, and any 64 bits if it is another.
-  uint64_t expected_elements = 0, named_elements = 0;
-};
-
 class Execution {
  public:
-  enum class Outcome { kIdle, kMoved, kDone, kMismatch };
+  using Outcome = run::Outcome;
 
   // `lane` may be null for one rank; others may use it between two programs. `ahead`: receives
   // announced before their turn.
   Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead);
+
+  // How often poll() looks for a message of a straight program before it returns; 0: once.
+  void set_patience(unsigned looks) { straight_run_.set_patience(looks); }
 
   // `program` stays alive until kDone or abandon(). `signature` of 0 compares lengths only.
   void start(const Program& program, const Buffers& buffers, uint64_t signature);
@@ -54,6 +49,7 @@ class Execution {
     uint64_t base = 0;    // send: number of the first message to this peer
   };
 
+  Outcome poll_straight();
   bool ready(const Program::BoundStep& step, uint32_t chunk) const;
   bool advance_send(uint32_t index);
   bool advance_combine(uint32_t index);
@@ -76,6 +72,8 @@ class Execution {
   uint64_t steps_run_ = 0;
   Mismatch mismatch_;
   bool mismatched_ = false;
+  StraightRun straight_run_;
+  bool straight_ = false;        // the program at hand is run by it
   std::vector<bool> announces_;  // to each peer: whether its lane wants announcements
   std::vector<State> states_;
   std::vector<uint32_t> announced_;      // of each operand of the plan

@@ -32,6 +32,70 @@ Program::Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape
                      plan_.collective == coll::Collective::kScan);
   if (plan_.uses_work) work_bytes_ = layout_.total() * shape_.accumulator_bytes;
   if (plan_.uses_temp) temp_bytes_ = layout_.total() * shape_.element_bytes;
+  if (shape_.in_order) straight_ = straighten();
+}
+
+// The elements of a step of one message in one of its buffers, if they are one piece there.
+std::optional<Program::Piece> Program::only_piece(const BoundStep& step, Buffer buffer,
+                                                  int first) const {
+  std::vector<Piece> pieces;
+  compute_pieces(step, 0, buffer, first, &pieces);
+  Piece whole{0, 0};
+  for (const Piece& piece : pieces) {
+    if (whole.count == 0) whole.offset = piece.offset;
+    if (piece.offset != whole.offset + whole.count) return {};
+    whole.count += piece.count;
+  }
+  return whole;
+}
+
+std::optional<Straight> Program::straighten() const {
+  Straight straight;
+  straight.stable = shape_.unbuffered;
+  const bool two_widths = shape_.accumulator_bytes != shape_.element_bytes;
+  std::vector<int32_t> last(static_cast<size_t>(plan_.ranks), -1);
+  for (const BoundStep& bound : steps_) {
+    const Step& step = bound.step;
+    const auto piece = only_piece(bound, step.buffer, step.blocks.first);
+    if (bound.chunks != 1 || !piece) return {};
+    Straight::Step made{};
+    made.peer = step.kind == StepKind::kSend ? step.peer : -1;
+    made.wide = bound.wide;
+    made.finalize = step.finalize;
+    made.buffer = step.buffer;
+    made.offset = piece->offset * width(bound.wide);
+    made.bytes = piece->count * width(bound.wide);
+    made.count = piece->count;
+    made.tag = bound.tag;
+    made.operands_begin = static_cast<uint32_t>(straight.operands.size());
+    made.waits_begin = static_cast<uint32_t>(straight.waits.size());
+    for (uint32_t o = step.operands_begin; o < step.operands_end; ++o) {
+      const coll::Operand& operand = plan_.operands[o];
+      const auto from = only_piece(bound, operand.peer < 0 ? operand.buffer : step.buffer,
+                                   operand.peer < 0 ? operand.first : step.blocks.first);
+      if (!from) return {};
+      const bool wide =
+          two_widths && (operand.peer < 0 ? operand.buffer == Buffer::kWork : operand.wide);
+      straight.operands.push_back({operand.peer, wide, operand.buffer, from->offset * width(wide),
+                                   piece->count * width(wide)});
+    }
+    made.operands_end = static_cast<uint32_t>(straight.operands.size());
+    made.copies = made.operands_end - made.operands_begin == 1 && !step.finalize &&
+                  straight.operands.back().wide == bound.wide;
+    for (uint32_t d = bound.dependencies_begin; d < bound.dependencies_end; ++d) {
+      const uint32_t other = dependencies_[d].step;
+      if (step.kind == StepKind::kCombine && steps_[other].step.kind == StepKind::kSend) {
+        straight.waits.push_back(other);
+      }
+    }
+    made.waits_end = static_cast<uint32_t>(straight.waits.size());
+    if (made.peer >= 0) last[made.peer] = static_cast<int32_t>(straight.steps.size());
+    straight.steps.push_back(made);
+  }
+  for (const int32_t step : last) {
+    if (step >= 0) straight.last_sends.push_back(static_cast<uint32_t>(step));
+  }
+  return straight;
 }
 
 size_t Program::chunk_count(size_t elements) const {

@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "lib/coll/layout.h"
 #include "lib/coll/plan.h"
 #include "lib/device/device.h"
+#include "lib/run/straight.h"
 
 namespace hetccl::run {
 
@@ -30,6 +32,7 @@ struct Shape {
   bool unbuffered = false;       // of the algorithm: see coll::Algorithm
   // Counts are known to the two sides of a message only, so each message names its sender's.
   bool own_counts = false;
+  bool in_order = false;  // of the algorithm: see coll::runs_in_order()
 };
 
 class Program {
@@ -89,6 +92,9 @@ class Program {
     return *scratch;
   }
 
+  // Null: some step has several messages or pieces, or waits must not follow the plan's order.
+  const Straight* straight() const { return straight_ ? &*straight_ : nullptr; }
+
   // What a rank writes to its output in the end: pieces in ascending order that do not touch.
   std::vector<Piece> written_output() const;
 
@@ -106,6 +112,8 @@ class Program {
                       std::vector<Piece>* out) const;
   void bind(const coll::Step& step, std::vector<int32_t>* last_send,
             std::vector<Order>* last_taken);
+  std::optional<Straight> straighten() const;
+  std::optional<Piece> only_piece(const BoundStep& step, coll::Buffer buffer, int first) const;
 
   coll::Plan plan_;
   coll::Layout layout_;
@@ -117,6 +125,7 @@ class Program {
   std::vector<BoundDependency> dependencies_;
   std::vector<Order> operand_order_;  // of each operand of the plan
   std::vector<Piece> fixed_pieces_;
+  std::optional<Straight> straight_;
   bool work_in_output_ = false;
   size_t work_bytes_ = 0, temp_bytes_ = 0;
 };
