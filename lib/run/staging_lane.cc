@@ -8,6 +8,9 @@ namespace {
 
 // Messages a peer that are copied in before their turn; those at the head always are.
 constexpr size_t kPrefetch = 4;
+// Messages a peer that are copied out before their turn. Few, since the copies to all peers share a
+// queue, and a receiver waits for the slowest of its senders.
+constexpr size_t kStageAhead = 3;
 // Smaller messages travel faster by the host.
 constexpr size_t kLeastNamed = 4 << 10;
 constexpr size_t kLeastDirect = 16 << 10;
@@ -28,12 +31,6 @@ StagingLane::StagingLane(net::Lane* below, Port* port, PeerMemory* memory, Stagi
 StagingLane::~StagingLane() {
   port_->synchronize();
   for (Peer& peer : peers_) {
-    for (const Outgoing& o : peer.out) {
-      if (o.block != nullptr) pool_->give_back(o.block, o.bytes);
-    }
-    for (const Lent& l : peer.lent) {
-      if (l.block != nullptr) pool_->give_back(l.block, l.bytes);
-    }
     for (size_t k = peer.come; k < peer.in.size(); ++k) {
       if (peer.in[k].block != nullptr) pool_->give_back(peer.in[k].block, peer.in[k].bytes);
     }
@@ -88,13 +85,35 @@ void StagingLane::choose_way(int peer, Outgoing* message) {
   }
 }
 
+// The same place at the same moment of the port's work holds the same data.
+bool StagingLane::share(Outgoing* message) {
+  if (message->parts.size() != 1 || !message->stable) return false;
+  for (const Recent& recent : recent_) {
+    if (recent.device != message->parts[0].device || recent.bytes != message->bytes ||
+        recent.after != message->after) {
+      continue;
+    }
+    message->block = recent.block.lock();
+    if (message->block == nullptr) continue;
+    message->copied = recent.copied;
+    message->in_place = message->block->in_place;
+    return true;
+  }
+  return false;
+}
+
 bool StagingLane::stage(Outgoing* message) {
   if (message->staged || message->way != Way::kStaged) return true;
-  if (message->bytes != 0) {
+  if (message->bytes != 0 && !share(message)) {
     message->in_place = message->stable && pool_->has_plenty(message->bytes);
-    message->block = pool_->take(message->bytes);
-    if (message->block == nullptr) return false;
-    message->copied = port_->copy_out(message->block, message->parts, message->after);
+    std::byte* const memory = pool_->take(message->bytes);
+    if (memory == nullptr) return false;
+    message->block.reset(new Block{pool_, memory, message->bytes, message->in_place});
+    message->copied = port_->copy_out(memory, message->parts, message->after);
+    if (message->parts.size() == 1 && message->stable) {
+      recent_[next_recent_++ % recent_.size()] = {message->parts[0].device, message->bytes,
+                                                  message->after, message->block, message->copied};
+    }
   }
   message->staged = true;
   return true;
@@ -103,7 +122,8 @@ bool StagingLane::stage(Outgoing* message) {
 bool StagingLane::try_hand_over(int peer, Outgoing* message) {
   switch (message->way) {
     case Way::kStaged: {
-      const net::Piece piece{message->block, message->bytes};
+      const net::Piece piece{message->block != nullptr ? message->block->memory : nullptr,
+                             message->bytes};
       return below_->try_send(peer, {&piece, message->bytes != 0 ? 1u : 0u}, message->envelope,
                               message->in_place);
     }
@@ -138,7 +158,7 @@ bool StagingLane::hand_over(int peer) {
     const uint64_t number = below_->sends_accepted(peer);
     if (message.block != nullptr || !message.name.empty()) {
       p.lent.push_back(
-          {message.block, message.bytes, std::move(message.name), message.in_place, number});
+          {std::move(message.block), std::move(message.name), message.in_place, number});
       p.lent_in_place += message.in_place ? 1 : 0;
     }
     p.sent.push_back({number, message.way});
@@ -160,7 +180,7 @@ bool StagingLane::may_go(int peer, const Outgoing& message, bool in_place) {
 bool StagingLane::stage_waiting(int peer) {
   Peer& p = peers_[peer];
   bool moved = false;
-  for (size_t k = 0; k < p.out.size(); ++k) {
+  for (size_t k = 0; k < std::min(p.out.size(), kStageAhead); ++k) {
     Outgoing& message = p.out[k];
     if (message.staged || message.way != Way::kStaged) continue;
     const bool plenty = pool_->has_plenty(message.bytes);
@@ -184,7 +204,6 @@ bool StagingLane::revoke(int peer) {
     Outgoing& message = p.out[k];
     if (k == 0 && may_go(peer, message, message.in_place)) continue;
     if (message.block == nullptr || !port_->passed(message.copied)) continue;
-    pool_->give_back(message.block, message.bytes);
     message.block = nullptr;
     message.copied = nullptr;
     message.staged = false;
@@ -217,9 +236,7 @@ bool StagingLane::take_back_lent(int peer) {
   const uint64_t done = below_->sends_done(peer);
   bool moved = false;
   for (; !p.lent.empty() && p.lent.front().number <= done; p.lent.pop_front()) {
-    const Lent& first = p.lent.front();
-    p.lent_in_place -= first.in_place ? 1 : 0;
-    if (first.block != nullptr) pool_->give_back(first.block, first.bytes);
+    p.lent_in_place -= p.lent.front().in_place ? 1 : 0;
     moved = true;
   }
   return moved;

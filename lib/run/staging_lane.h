@@ -14,7 +14,9 @@
 // Thread rule: as Lane. The lane below is used through this one until idle() again.
 #pragma once
 
+#include <array>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "lib/net/lane.h"
@@ -59,6 +61,15 @@ class StagingLane final : public net::Lane {
   bool idle() const { return active_.empty(); }
 
  private:
+  // Goes back to the pool with its last user: messages to several peers share one.
+  struct Block {
+    StagingPool* pool;
+    std::byte* memory;
+    size_t bytes;
+    bool in_place;  // may be read where it is, in the peers' own time
+    ~Block() { pool->give_back(memory, bytes); }
+  };
+  using BlockPtr = std::shared_ptr<Block>;
   enum class Way : uint8_t { kStaged, kNamed, kDirect };
   struct Outgoing {
     Way way = Way::kStaged;
@@ -67,7 +78,7 @@ class StagingLane final : public net::Lane {
     net::Envelope envelope{};
     bool stable = false;
     Port::Mark after;  // the data are there
-    std::byte* block = nullptr;
+    BlockPtr block;
     std::string name;  // of its memory
     Port::Mark copied;
     bool in_place = false;  // the peer may read the block where it is, in its own time
@@ -75,8 +86,7 @@ class StagingLane final : public net::Lane {
   };
   // What the lane below may still read.
   struct Lent {
-    std::byte* block;  // null: `name` instead
-    size_t bytes;
+    BlockPtr block;  // null: `name` instead
     std::string name;
     bool in_place;
     uint64_t number;  // of the message below
@@ -127,8 +137,18 @@ class StagingLane final : public net::Lane {
     bool active = false;
   };
 
+  // What was copied out lately, for sends of the same data to other peers.
+  struct Recent {
+    const void* device;
+    size_t bytes;
+    Port::Mark after;
+    std::weak_ptr<Block> block;
+    Port::Mark copied;
+  };
+
   void activate(int peer);
   bool stage(Outgoing* message);
+  bool share(Outgoing* message);
   bool hand_over(int peer);
   bool try_hand_over(int peer, Outgoing* message);
   bool announce_below(int peer);
@@ -156,6 +176,8 @@ class StagingLane final : public net::Lane {
   const size_t depth_;
   std::vector<Peer> peers_;
   std::vector<int> active_;
+  std::array<Recent, 32> recent_ = {};
+  size_t next_recent_ = 0;
   bool starving_ = false;  // as the pool knows
   bool wanting_ = false;   // in this round of progress()
   Status failure_;
