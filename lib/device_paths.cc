@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kProbeBytes = 256 << 10;
 constexpr double kProbeLimit_s = 5;
-constexpr int kRounds = 3;  // of a measurement; the best counts
+constexpr int kRounds = 5;      // of a measurement; the best counts
+constexpr double kClearly = 2;  // what is slower by less may be so by chance
 
 enum Verdict : uint8_t { kNotTried, kWorks, kSlower, kFails };
 
@@ -55,6 +56,16 @@ class Prober {
   Status prepare_memory(Packer* card);
   Verdict try_ipc(int peer, std::string* why);
   void try_direct(const std::vector<Card>& cards, std::vector<uint8_t>* verdicts);
+  Verdict try_direct(net::Lane* lane, int peer);
+  struct Landing {
+    std::byte* memory;
+    bool on_device;
+  };
+  struct Exchanged {
+    double seconds = 0;
+    const std::byte* data = nullptr;  // null: it did not end
+  };
+  Exchanged exchange(net::Lane* lane, int peer, const Landing& from, const Landing& next);
   bool wait_for(const std::function<bool()>& done);
   // Seconds of one copy; negative: it failed or took too long.
   double time_copy(void* to, const void* from);
@@ -191,11 +202,63 @@ Verdict Prober::try_ipc(int peer, std::string* why) {
   }
   if (ended && holds_pattern(landing_, peer)) {
     // Staged data are copied twice. Who wants it direct gets it.
-    verdict = s_.setting == "direct" || best <= 2 * host_copy_s_ ? kWorks : kSlower;
+    verdict = s_.setting == "direct" || best <= kClearly * 2 * host_copy_s_ ? kWorks : kSlower;
     *why = verdict == kWorks ? "" : "reading its memory is slower than going through the host";
   }
   (void)s_.accelerator->close_memory(*mapped).ok();
   return verdict;
+}
+
+// A message each way; the next landing is announced before the own message goes, so that the other
+// side's next message finds it.
+Prober::Exchanged Prober::exchange(net::Lane* lane, int peer, const Landing& from,
+                                   const Landing& next) {
+  const auto begin = Clock::now();
+  const net::Piece piece{from.memory, kProbeBytes};
+  const uint64_t number = lane->sends_accepted(peer) + 1;
+  net::Received message{};
+  bool announced = next.memory == nullptr, sent = false, received = false;
+  const bool ended = wait_for([&] {
+    announced = announced || lane->try_announce(peer, next.memory, kProbeBytes, next.on_device);
+    sent = sent || (announced && lane->try_send(peer, {&piece, 1}, {1}, true));
+    received = received || lane->try_receive(peer, 0, &message);
+    return !lane->progress().ok() || (sent && received && lane->sends_done(peer) >= number);
+  });
+  if (!ended || !received) return {};
+  lane->release(peer);
+  return {std::chrono::duration<double>(Clock::now() - begin).count(), message.data};
+}
+
+// Both sides go through the same rounds, whatever they see: one to meet, some from device memory to
+// device memory, and some between hosts for comparison, which staging adds two copies to.
+Verdict Prober::try_direct(net::Lane* lane, int peer) {
+  std::vector<std::byte> other(kProbeBytes);
+  auto address = [&](std::byte* memory) {
+    return Landing{static_cast<std::byte*>(s_.accelerator->network_address(memory)), true};
+  };
+  const Landing source = address(source_), landing = address(landing_);
+  const Landing host_source{host_, false}, host_landing{other.data(), false};
+  const Landing first = landing;
+  if (!wait_for([&] { return lane->try_announce(peer, first.memory, kProbeBytes, true); })) {
+    return kFails;
+  }
+  double direct = 1e9, staged = 1e9;
+  bool right = true;
+  for (int round = 0; round <= 2 * kRounds; ++round) {
+    const bool on_device = round <= kRounds;
+    Landing next = round < kRounds ? landing : host_landing;
+    if (round == 2 * kRounds) next.memory = nullptr;
+    const Exchanged did = exchange(lane, peer, on_device ? source : host_source, next);
+    if (did.data == nullptr) return kFails;
+    if (round == 0) continue;
+    if (on_device) right = right && did.data == landing.memory;
+    if (round == 1) right = right && holds_pattern(landing_, peer);
+    double& best = on_device ? direct : staged;
+    best = std::min(best, did.seconds);
+  }
+  if (!right) return kFails;
+  const bool worth_it = direct <= staged + kClearly * 2 * host_copy_s_;
+  return s_.setting == "direct" || worth_it ? kWorks : kSlower;
 }
 
 // A message each way with every rank of another node whose device the network claims to reach, over
@@ -215,24 +278,7 @@ void Prober::try_direct(const std::vector<Card>& cards, std::vector<uint8_t>* ve
   auto connected = setup_->connect(lane_cards, shares);
   if (!connected.ok()) return;
   net::Lane& lane = **connected;
-  auto address = [&](std::byte* memory) {
-    return static_cast<std::byte*>(s_.accelerator->network_address(memory));
-  };
-  for (int peer : peers) {
-    (*verdicts)[peer] = kFails;
-    const net::Piece piece{address(source_), kProbeBytes};
-    net::Received message;
-    bool announced = false, sent = false, received = false;
-    const bool ended = wait_for([&] {
-      announced = announced || lane.try_announce(peer, address(landing_), kProbeBytes, true);
-      sent = sent || lane.try_send(peer, {&piece, 1}, {1}, true);
-      received = received || (announced && lane.try_receive(peer, 0, &message));
-      return !lane.progress().ok() || (sent && received && lane.sends_done(peer) == 1);
-    });
-    if (!ended || !received || message.data != address(landing_)) continue;
-    if (holds_pattern(landing_, peer)) (*verdicts)[peer] = kWorks;
-    lane.release(peer);
-  }
+  for (int peer : peers) (*verdicts)[peer] = try_direct(&lane, peer);
   wait_for([&] { return lane.quiet() || !lane.progress().ok(); });
 }
 
@@ -299,9 +345,11 @@ Status Prober::conclude(const std::vector<Card>& cards,
       f.reason = "a pattern went from device to device by the network";
     } else if (f.reason.empty()) {
       if (!same_node(r)) {
-        f.reason = verdicts[s_.rank][ranks_ + r] == kNotTried
-                       ? "the network library does not reach this device memory"
-                       : "a pattern did not get from device to device by the network";
+        const uint8_t mine = verdicts[s_.rank][ranks_ + r];
+        const bool slower = mine == kSlower || verdicts[r][ranks_ + s_.rank] == kSlower;
+        f.reason = mine == kNotTried ? "the network library does not reach this device memory"
+                   : slower ? "the network's own access is slower than going through the host"
+                            : "a pattern did not get from device to device by the network";
       } else if (!same_vendor(r)) {
         f.reason = "devices of two vendors cannot read each other's memory";
       } else {
