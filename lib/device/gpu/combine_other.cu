@@ -1,0 +1,1 @@
+#include "lib/device/gpu/combine_other.h"

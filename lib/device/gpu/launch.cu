@@ -1,0 +1,1 @@
+#include "lib/device/gpu/launch_combine.h"
