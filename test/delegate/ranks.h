@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "lib/introspect.h"
 #include "test/delegate/stub_collectives.h"
@@ -45,10 +47,27 @@ class Findings {
   std::string first_;
 };
 
+// Where the stand-in's ranks meet: what a rank that dies leaves there goes with it.
+class Folder {
+ public:
+  Folder() {
+    if (mkdtemp(path_) != nullptr) setenv("STUB_FOLDER", path_, 1);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+
+ private:
+  char path_[32] = "/tmp/hetccl-stubs-XXXXXX";
+};
+
 using RankBody = std::function<void(int rank, Board& board, Findings& found)>;
 
 // Every rank runs `body`; what one finds is a failure of the test. A rank of `victim` may die.
 inline void run_ranks(int n, const RankBody& body, int victim = -1) {
+  Folder folder;
   Ranks ranks(n, [&](int rank, Board& board) {
     Findings found;
     body(rank, board, found);

@@ -278,7 +278,9 @@ STUB_EXPORT int ncclGetVersion(int* version) {
 STUB_EXPORT int ncclGetUniqueId(Id* id) {
   if (const int code = note("ncclGetUniqueId", ""); code != kSuccess) return code;
   std::memset(id->bytes, 0, sizeof id->bytes);
-  std::snprintf(id->bytes, sizeof id->bytes, "/tmp/hetccl-stub-XXXXXX");
+  const char* const folder = std::getenv("STUB_FOLDER");
+  std::snprintf(id->bytes, sizeof id->bytes, "%s/hetccl-stub-XXXXXX",
+                folder != nullptr ? folder : "/tmp");
   const int fd = mkstemp(id->bytes);
   if (fd < 0) return kInternal;
   close(fd);

@@ -94,6 +94,7 @@ TEST(DelegatedEndings, RanksDisagreeWhoRunsTheCall) {
 // A rank dies within the vendor's library, where the others would wait for it for ever.
 TEST(DelegatedEndings, ARankDies) {
   constexpr int kVictim = 1;
+  Folder folder;
   Ranks ranks(3, [](int rank, Board& board) {
     Findings found;
     hetcclComm_t comm = create(rank, 3, board);
