@@ -81,6 +81,7 @@ const Field kFields[] = {
     &Settings::host_below,    &Settings::max_ctas,
     &Settings::delegate,      &Settings::delegate_library,
     &Settings::record,        &Settings::sim,
+    &Settings::mpi,           &Settings::mpi_report,
 };
 static_assert(std::size(kRows) == std::size(kFields));
 

@@ -39,6 +39,8 @@ struct Settings {
   std::string delegate_library;
   std::string record;
   std::string sim;
+  std::string mpi;
+  bool mpi_report = false;
 
   // Of hetcclConfig_t; there are no variables for them. -1: found by the library.
   int device_kind = -1;
