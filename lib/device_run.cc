@@ -1,11 +1,27 @@
 #include "lib/device_run.h"
 
-#include <algorithm>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+
+#include "lib/base/log.h"
 #include "lib/context.h"
 
 namespace hetccl {
 namespace {
+
+// Whether the processor can read both ends of a range. Device memory that was freed looks like host
+// memory to a vendor's query, and must not be touched. A kernel that does not say counts as yes.
+bool is_readable(const void* pointer, size_t bytes) {
+  auto* first = static_cast<char*>(const_cast<void*>(pointer));
+  char got[2];
+  const iovec to{got, 2};
+  const iovec from[2] = {{first, 1}, {first + bytes - 1, 1}};
+  const ssize_t read = process_vm_readv(getpid(), &to, 1, from, 2, 0);
+  return read == 2 || (read < 0 && errno != EFAULT);
+}
 
 Status locate_one(const Call& call, const char* name, const void* pointer, size_t bytes,
                   device::Accelerator** owner) {
@@ -18,8 +34,11 @@ Status locate_one(const Call& call, const char* name, const void* pointer, size_
   if (!found.ok()) return fail(found.status().message());
   *owner = *found;
   if (memory.place == device::Memory::Place::kDevice && memory.base == nullptr && memory.id == 0) {
-    return fail("points into no live allocation of " + (*owner)->description() +
-                "; was it freed?");
+    return fail("points into no live allocation of " + (*owner)->description() + "; was it freed?");
+  }
+  if (*owner == nullptr && memory.place == device::Memory::Place::kUnknown &&
+      !is_readable(pointer, bytes)) {
+    return fail("points to no memory that this process has; was it freed?");
   }
   if (*owner == nullptr || memory.bytes == 0) return {};
   const size_t offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) -
@@ -92,9 +111,16 @@ Status DeviceRun::begin(const Where& where, const Call& call, const CachedProgra
   for (auto& [accelerator, device] : devices_) {
     if (device.memory != nullptr) device.memory->begin_call();
   }
+  const bool custom = program.program.shape().reduction.custom != nullptr;
+  if (custom && !said_host_) {
+    said_host_ = true;
+    log::warn(
+        "operators made at run time are run by the host: device memory is copied there and "
+        "back for them");
+  }
   // Only a device of the kind that peers name memory of can run a call that may bring such names.
   const bool can_read = fetching_ == nullptr || where.any()->kind() == named_kind_;
-  if (!one_device || !can_read || e.send_bytes + e.recv_bytes <= o_.host_below) {
+  if (custom || !one_device || !can_read || e.send_bytes + e.recv_bytes <= o_.host_below) {
     return begin_on_host(where, call, program, buffers);
   }
   Result<Device*> device = open(where.any());

@@ -175,6 +175,9 @@ TEST_F(NativeStreams, FreedBuffersAndRangesBeyondAnAllocationAreRefused) {
   EXPECT_EQ(sum(static_cast<float*>(gone), a, 100, comm, nullptr), hetcclInvalidArgument);
   EXPECT_EQ(sum(a, static_cast<float*>(gone), 100, comm, stream), hetcclInvalidArgument);
   EXPECT_EQ(hetcclMemFree(gone), hetcclInvalidArgument) << "freed twice";
+  // What no vendor knows is host memory, if it is memory at all.
+  void* nowhere = reinterpret_cast<void*>(uintptr_t{4096});
+  EXPECT_EQ(sum(static_cast<float*>(nowhere), a, 100, comm, nullptr), hetcclInvalidArgument);
   EXPECT_EQ(sum(a + kCount / 2, a + kCount / 2, kCount, comm, nullptr), hetcclInvalidArgument);
   EXPECT_NE(std::string(hetcclGetLastError(comm)).find("4000 bytes"), std::string::npos)
       << hetcclGetLastError(comm);
