@@ -11,6 +11,7 @@
 #include "lib/base/settings.h"
 #include "lib/interop/mpi/errors.h"
 #include "lib/interop/mpi/real.h"
+#include "lib/interop/mpi/requests.h"
 
 namespace hetccl::mpi {
 namespace {
@@ -186,6 +187,7 @@ void Channel::destroy() {
 int Channel::on_free(MPI_Comm comm, int, void* value, void*) {
   const Inside inside;
   auto* const channel = static_cast<Channel*>(value);
+  end_all_calls(channel);
   hetcclResult_t state = hetcclSuccess;
   if (channel->comm_ != nullptr) hetcclCommGetAsyncError(channel->comm_, &state);
   if (channel->comm_ != nullptr && state == hetcclSuccess) real().Barrier(comm);
@@ -200,6 +202,7 @@ int Channel::on_free(MPI_Comm comm, int, void* value, void*) {
 void Channel::end_all() {
   if (!is_running()) return;
   const Inside inside;
+  end_all_calls(nullptr);
   real().Barrier(MPI_COMM_WORLD);
   phase.store(Phase::kEnded);
   const std::lock_guard lock(channels_mutex);

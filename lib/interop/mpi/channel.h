@@ -9,6 +9,7 @@
 #include <hetccl/hetccl.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <string>
 
 #include "lib/base/status.h"
@@ -33,6 +34,8 @@ class Channel {
   MPI_Comm mpi() const { return mpi_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Non-blocking calls that have not ended; the channel outlives them.
+  std::atomic<int>& open_calls() { return open_calls_; }
 
   // Collective at its first call. NULL: it could not be made on all ranks, and never will.
   hetcclComm_t comm();
@@ -55,6 +58,7 @@ class Channel {
   Mode mode_ = Mode::kOff;
   bool devices_ = false;
   hetcclComm_t comm_ = nullptr;
+  std::atomic<int> open_calls_{0};
 };
 
 // While it lives, what MPI does on this thread is its own affair: collectives that it makes itself

@@ -22,6 +22,8 @@ enum class Pass {
   kEmpty,     // no data
   kOperator,  // an operator or a data type that we do not combine
   kFaster,    // MPI is faster at it
+  kInside,    // MPI, or a callback of its, makes the call
+  kCount
 };
 
 struct Ask {
@@ -31,14 +33,14 @@ struct Ask {
 };
 
 namespace tag {
-#define COLLECTIVE(Name, parameters, arguments) \
+#define COLLECTIVE(Name, Iname, parameters, arguments) \
   struct Name {};
 #include "lib/interop/mpi/functions.inc"
 #undef COLLECTIVE
 }  // namespace tag
 
 #define HETCCL_AFTER_COMMA(...) __VA_OPT__(, ) __VA_ARGS__
-#define COLLECTIVE(Name, parameters, arguments)                             \
+#define COLLECTIVE(Name, Iname, parameters, arguments)                      \
   Ask ask(tag::Name, const Channel& channel HETCCL_AFTER_COMMA parameters); \
   hetcclResult_t issue(tag::Name, Job& job HETCCL_AFTER_COMMA parameters);
 #include "lib/interop/mpi/functions.inc"

@@ -13,11 +13,14 @@ void find(const char* name, Function* function) {
 
 Real load() {
   Real r;
-#define COLLECTIVE(Name, parameters, arguments) \
-  find("PMPI_" #Name, &r.Name);                 \
-  find("PMPI_I" #Name, &r.I##Name);
+#define COLLECTIVE(Name, Iname, parameters, arguments) \
+  find("PMPI_" #Name, &r.Name);                        \
+  find("PMPI_" #Iname, &r.Iname);
 #include "lib/interop/mpi/functions.inc"
 #undef COLLECTIVE
+#define COMPLETION(Name, parameters, arguments) find("PMPI_" #Name, &r.Name);
+#include "lib/interop/mpi/completions.inc"
+#undef COMPLETION
   find("PMPI_Finalize", &r.Finalize);
   return r;
 }

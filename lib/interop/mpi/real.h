@@ -11,11 +11,14 @@ namespace hetccl::mpi {
 #define HETCCL_WITH_COMMA(...) __VA_ARGS__ __VA_OPT__(, )
 
 struct Real {
-#define COLLECTIVE(Name, parameters, arguments)                      \
+#define COLLECTIVE(Name, Iname, parameters, arguments)               \
   int (*Name)(HETCCL_WITH_COMMA parameters MPI_Comm comm) = nullptr; \
-  int (*I##Name)(HETCCL_WITH_COMMA parameters MPI_Comm comm, MPI_Request * request) = nullptr;
+  int (*Iname)(HETCCL_WITH_COMMA parameters MPI_Comm comm, MPI_Request * request) = nullptr;
 #include "lib/interop/mpi/functions.inc"
 #undef COLLECTIVE
+#define COMPLETION(Name, parameters, arguments) int(*Name) parameters = nullptr;
+#include "lib/interop/mpi/completions.inc"
+#undef COMPLETION
   int (*Finalize)() = nullptr;
 };
 
