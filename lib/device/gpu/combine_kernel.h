@@ -45,7 +45,6 @@ struct GpuKernel {
   uint8_t element_alignment = 0;
   uint8_t accumulator = 0;
   uint8_t accumulator_alignment = 0;
-  uint8_t packs = 0;   // that a thread takes at a time
   unsigned units = 1;  // kernel elements in one element of the type
 };
 
@@ -87,9 +86,21 @@ struct Aligned<8> {
   using Type = Word<uint64_t>;
 };
 
-// A value by words of at least its alignment.
+HETCCL_KERNEL_FUNCTION inline const char* at(const void* base, size_t bytes) {
+  return static_cast<const char*>(base) + bytes;
+}
+HETCCL_KERNEL_FUNCTION inline const Quad* quads_at(const void* base, size_t bytes) {
+  accesses(at(base, bytes), sizeof(Quad));
+  return reinterpret_cast<const Quad*>(at(base, bytes));
+}
+HETCCL_KERNEL_FUNCTION inline Quad* quads_at(void* base, size_t bytes) {
+  return const_cast<Quad*>(quads_at(static_cast<const void*>(base), bytes));
+}
+
+// A value by words of its alignment.
 template <class W, class T>
 HETCCL_KERNEL_FUNCTION inline void load_words(const void* from, T* value) {
+  accesses(from, sizeof(W));
   W words[sizeof(T) / sizeof(W)];
   HETCCL_UNROLL
   for (size_t i = 0; i < sizeof(T) / sizeof(W); ++i) words[i] = static_cast<const W*>(from)[i];
@@ -98,6 +109,7 @@ HETCCL_KERNEL_FUNCTION inline void load_words(const void* from, T* value) {
 
 template <class W, class T>
 HETCCL_KERNEL_FUNCTION inline void store_words(void* to, const T& value) {
+  accesses(to, sizeof(W));
   W words[sizeof(T) / sizeof(W)];
   __builtin_memcpy(words, &value, sizeof(T));
   HETCCL_UNROLL
@@ -108,7 +120,7 @@ template <class T>
 HETCCL_KERNEL_FUNCTION inline T load(const void* base, size_t i) {
   using W = typename Aligned<kAlignment<T>>::Type;
   T value;
-  load_words<W>(static_cast<const char*>(base) + i * sizeof(T), &value);
+  load_words<W>(at(base, i * sizeof(T)), &value);
   return value;
 }
 
@@ -120,19 +132,71 @@ HETCCL_KERNEL_FUNCTION inline void store(void* base, size_t i, T value) {
 
 template <class T, int kCount>
 struct Pack {
+  static constexpr int kQuads = kCount * sizeof(T) / kPackBytes;
   T lanes[kCount];
 };
+
+// Lanes by shifts and in words of 32 bits: compilers leave arrays that are copied as bytes in the
+// thread's memory. What is smaller than a word is an integer.
+template <class T, int kCount>
+HETCCL_KERNEL_FUNCTION inline Pack<T, kCount> unpack(const Quad (&quads)[Pack<T, kCount>::kQuads]) {
+  Pack<T, kCount> pack;
+  HETCCL_UNROLL
+  for (int k = 0; k < kCount; ++k) {
+    const int byte = k * sizeof(T);
+    const Quad& quad = quads[byte / kPackBytes];
+    const int w = byte % kPackBytes / 4;
+    if constexpr (sizeof(T) < 4) {
+      pack.lanes[k] = static_cast<T>(quad.bits[w] >> (byte % 4 * 8));
+    } else if constexpr (sizeof(T) == 4) {
+      pack.lanes[k] = bits_as<T>(quad.bits[w]);
+    } else if constexpr (sizeof(T) == 8) {
+      pack.lanes[k] = bits_as<T>(uint64_t{quad.bits[w + 1]} << 32 | quad.bits[w]);
+    } else {
+      pack.lanes[k] = bits_as<T>(quad);
+    }
+  }
+  return pack;
+}
+
+template <class T, int kCount>
+HETCCL_KERNEL_FUNCTION inline void repack(const Pack<T, kCount>& pack,
+                                          Quad (&quads)[Pack<T, kCount>::kQuads]) {
+  HETCCL_UNROLL
+  for (int k = 0; k < kCount; ++k) {
+    const int byte = k * sizeof(T);
+    Quad& quad = quads[byte / kPackBytes];
+    const int w = byte % kPackBytes / 4;
+    if constexpr (sizeof(T) < 4) {
+      constexpr uint32_t kMask = (uint32_t{1} << 8 * sizeof(T)) - 1;
+      const uint32_t bits = (static_cast<uint32_t>(pack.lanes[k]) & kMask) << (byte % 4 * 8);
+      quad.bits[w] = byte % 4 == 0 ? bits : quad.bits[w] | bits;
+    } else if constexpr (sizeof(T) == 4) {
+      quad.bits[w] = bits_as<uint32_t>(pack.lanes[k]);
+    } else if constexpr (sizeof(T) == 8) {
+      const auto bits = bits_as<uint64_t>(pack.lanes[k]);
+      quad.bits[w] = static_cast<uint32_t>(bits);
+      quad.bits[w + 1] = static_cast<uint32_t>(bits >> 32);
+    } else {
+      quad = bits_as<Quad>(pack.lanes[k]);
+    }
+  }
+}
 
 // Elements [i, i + kCount).
 template <class T, int kCount>
 HETCCL_KERNEL_FUNCTION inline Pack<T, kCount> load_pack(const void* base, size_t i, bool aligned) {
-  Pack<T, kCount> pack;
   if (aligned) {
-    load_words<Quad>(static_cast<const char*>(base) + i * sizeof(T), &pack);
-  } else {
+    Quad quads[Pack<T, kCount>::kQuads];
     HETCCL_UNROLL
-    for (int k = 0; k < kCount; ++k) pack.lanes[k] = load<T>(base, i + k);
+    for (int q = 0; q < Pack<T, kCount>::kQuads; ++q) {
+      quads[q] = quads_at(base, i * sizeof(T))[q];
+    }
+    return unpack<T, kCount>(quads);
   }
+  Pack<T, kCount> pack;
+  HETCCL_UNROLL
+  for (int k = 0; k < kCount; ++k) pack.lanes[k] = load<T>(base, i + k);
   return pack;
 }
 
@@ -140,7 +204,12 @@ template <class T, int kCount>
 HETCCL_KERNEL_FUNCTION inline void store_pack(void* base, size_t i, const Pack<T, kCount>& pack,
                                               bool aligned) {
   if (aligned) {
-    store_words<Quad>(static_cast<char*>(base) + i * sizeof(T), pack);
+    Quad quads[Pack<T, kCount>::kQuads];
+    repack(pack, quads);
+    HETCCL_UNROLL
+    for (int q = 0; q < Pack<T, kCount>::kQuads; ++q) {
+      quads_at(base, i * sizeof(T))[q] = quads[q];
+    }
   } else {
     HETCCL_UNROLL
     for (int k = 0; k < kCount; ++k) store<T>(base, i + k, pack.lanes[k]);
@@ -201,7 +270,7 @@ struct Packed {
 
   // One pack, from sources of any kind.
   HETCCL_KERNEL_FUNCTION static void pack(const CombineParameters& p, size_t i) {
-    Wide sum;
+    Wide sum = {};
     HETCCL_KEEP_LOOP
     for (unsigned s = 0; s < p.source_count; ++s) {
       const bool aligned = (p.unaligned >> s & 1) == 0;
@@ -216,34 +285,42 @@ struct Packed {
     write(p, i, sum, !p.unaligned_destination);
   }
 
+  // A pack of a source whose elements are narrow and aligned. It stays as it is until it is needed:
+  // unpacked, small elements take a register each.
+  HETCCL_KERNEL_FUNCTION static Quad quad(const CombineParameters& p, unsigned s, size_t i) {
+    return *quads_at(p.sources[s], i * sizeof(E));
+  }
+  HETCCL_KERNEL_FUNCTION static Wide widen(const Quad& x) {
+    const Quad quads[1] = {x};
+    return widen(unpack<E, kLanes>(quads));
+  }
+
   // kPacks packs at a distance of `stride` elements, all narrow and aligned. Two sources at a time.
   HETCCL_KERNEL_FUNCTION static void packs(const CombineParameters& p, size_t i, size_t stride) {
     Wide sums[kPacks];
-    Narrow a[kPacks], b[kPacks];
-    unsigned s = p.source_count & 1;
-    if (s != 0) {
+    Quad a[kPacks], b[kPacks];
+    HETCCL_UNROLL
+    for (int k = 0; k < kPacks; ++k) a[k] = quad(p, 0, i + k * stride);
+    unsigned s = 1;
+    if (p.source_count % 2 == 0) {
       HETCCL_UNROLL
-      for (int k = 0; k < kPacks; ++k) {
-        sums[k] = widen(load_pack<E, kLanes>(p.sources[0], i + k * stride, true));
-      }
+      for (int k = 0; k < kPacks; ++k) b[k] = quad(p, 1, i + k * stride);
+      s = 2;
+    }
+    HETCCL_UNROLL
+    for (int k = 0; k < kPacks; ++k) {
+      sums[k] = widen(a[k]);
+      if (s == 2) join(&sums[k], widen(b[k]));
     }
     HETCCL_KEEP_LOOP
     for (; s < p.source_count; s += 2) {
       HETCCL_UNROLL
-      for (int k = 0; k < kPacks; ++k) {
-        a[k] = load_pack<E, kLanes>(p.sources[s], i + k * stride, true);
-      }
+      for (int k = 0; k < kPacks; ++k) a[k] = quad(p, s, i + k * stride);
+      HETCCL_UNROLL
+      for (int k = 0; k < kPacks; ++k) b[k] = quad(p, s + 1, i + k * stride);
       HETCCL_UNROLL
       for (int k = 0; k < kPacks; ++k) {
-        b[k] = load_pack<E, kLanes>(p.sources[s + 1], i + k * stride, true);
-      }
-      HETCCL_UNROLL
-      for (int k = 0; k < kPacks; ++k) {
-        if (s == 0) {
-          sums[k] = widen(a[k]);
-        } else {
-          join(&sums[k], widen(a[k]));
-        }
+        join(&sums[k], widen(a[k]));
         join(&sums[k], widen(b[k]));
       }
     }
@@ -264,13 +341,16 @@ combine(HETCCL_GPU_PARAMETER CombineParameters p) {
 
   size_t pack = thread;
   if (p.wide == 0 && p.unaligned == 0 && !p.unaligned_destination) {
+    HETCCL_KEEP_LOOP
     for (; pack + (P::kPacks - 1) * threads < packs; pack += P::kPacks * threads) {
       P::packs(p, p.head + pack * P::kLanes, stride);
     }
   }
+  HETCCL_KEEP_LOOP
   for (; pack < packs; pack += threads) P::pack(p, p.head + pack * P::kLanes);
 
   // What lies ahead of the packs and behind them, an element a thread.
+  HETCCL_KEEP_LOOP
   for (size_t i = thread; i < p.head + (p.count - tail); i += threads) {
     P::one(p, i < p.head ? i : tail + (i - p.head));
   }
@@ -280,8 +360,7 @@ template <class Op>
 GpuKernel kernel(unsigned units = 1) {
   using E = typename Op::Element;
   using A = typename Op::Accumulator;
-  return {combine<Op>,   sizeof(E),          kAlignment<E>, sizeof(A),
-          kAlignment<A>, Packed<Op>::kPacks, units};
+  return {combine<Op>, sizeof(E), kAlignment<E>, sizeof(A), kAlignment<A>, units};
 }
 
 }  // namespace hetccl::device::HETCCL_KERNEL_NAMESPACE

@@ -5,6 +5,33 @@
 
 namespace hetccl::device::HETCCL_KERNEL_NAMESPACE {
 
+// Every GPU converts float16, to nearest even and with subnormals: the results of elements.h,
+// except the payload of a NaN on its way in. Other formats are software, since vendors' float8
+// differ.
+#if defined(__CUDA_ARCH__)
+template <>
+HETCCL_KERNEL_FUNCTION inline float decode<Half>(uint16_t x) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x));
+  return value;
+}
+template <>
+HETCCL_KERNEL_FUNCTION inline uint16_t encode<Half>(float value) {
+  uint16_t x;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(x) : "f"(value));
+  return value != value ? Half::kNan : x;
+}
+#elif defined(__HIP_DEVICE_COMPILE__)
+template <>
+HETCCL_KERNEL_FUNCTION inline float decode<Half>(uint16_t x) {
+  return static_cast<float>(bits_as<_Float16>(x));
+}
+template <>
+HETCCL_KERNEL_FUNCTION inline uint16_t encode<Half>(float value) {
+  return value != value ? Half::kNan : bits_as<uint16_t>(static_cast<_Float16>(value));
+}
+#endif
+
 // The same result either way, and a division of float64 only where it must be: many GPUs are slow
 // at those.
 template <class Format, class Wide>

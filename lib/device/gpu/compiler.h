@@ -12,7 +12,7 @@
 #include <cuda_runtime.h>
 
 #define HETCCL_KERNEL_FUNCTION __device__ __attribute__((always_inline))
-#define HETCCL_GPU_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define HETCCL_GPU_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 // Lets the kernel index its parameters where they lie, without a copy for each thread.
 #define HETCCL_GPU_PARAMETER const __grid_constant__
 #define HETCCL_UNROLL _Pragma("unroll")
@@ -22,6 +22,8 @@ namespace hetccl::device::HETCCL_KERNEL_NAMESPACE {
 
 constexpr int kSuccess = cudaSuccess;
 constexpr int kInvalidValue = cudaErrorInvalidValue;
+
+HETCCL_KERNEL_FUNCTION inline void accesses(const void*, size_t) {}
 
 inline unsigned block_threads(unsigned most) { return most; }
 
@@ -53,6 +55,8 @@ namespace hetccl::device::HETCCL_KERNEL_NAMESPACE {
 
 constexpr int kSuccess = hipSuccess;
 constexpr int kInvalidValue = hipErrorInvalidValue;
+
+HETCCL_KERNEL_FUNCTION inline void accesses(const void*, size_t) {}
 
 inline unsigned block_threads(unsigned most) { return most; }
 

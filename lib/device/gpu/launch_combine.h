@@ -103,7 +103,7 @@ inline int launch_one(const Work& work, const KernelCall& call) {
 
   const size_t lanes = kPackBytes / kernel.element;
   const unsigned threads = block_threads(kThreads);
-  const size_t of_block = threads * lanes * kernel.packs;
+  const size_t of_block = threads * lanes;  // small calls are spread, since they wait for memory
   const size_t wanted = (call.count + of_block - 1) / of_block;
   const size_t most = work.max_blocks < 1 ? 1 : static_cast<size_t>(work.max_blocks);
   return start_kernel(kernel.run, static_cast<unsigned>(wanted < most ? wanted : most), threads, &p,
@@ -159,6 +159,7 @@ int launch_combine(const Launch& launch) {
   if (work.kernel.run == nullptr || work.call.source_count == 0) return kInvalidValue;
   if (work.call.count == 0) return kSuccess;
   if (work.call.source_count <= kMostSources) return launch_one(work, work.call);
+  if (launch.scratch == nullptr) return kInvalidValue;
   const size_t piece = piece_of(work);
   for (size_t begin = 0; begin < work.call.count; begin += piece) {
     const size_t rest = work.call.count - begin;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define HETCCL_KERNEL_FUNCTION
 #define HETCCL_GPU_KERNEL(threads) void
@@ -27,6 +28,7 @@ inline bool backwards = false;
 // What tests read: of the last launch, and how many there were.
 inline unsigned blocks_used = 0;
 inline unsigned launches = 0;
+inline unsigned misaligned = 0;  // accesses, in all launches, at which a GPU would fault
 
 }  // namespace hetccl::device::shim
 
@@ -39,6 +41,11 @@ namespace hetccl::device::HETCCL_KERNEL_NAMESPACE {
 
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
+
+// Kernels announce what they access: the processor would not mind.
+inline void accesses(const void* at, size_t bytes) {
+  shim::misaligned += reinterpret_cast<uintptr_t>(at) % bytes != 0;
+}
 
 inline unsigned block_threads(unsigned most) { return shim::lanes != 0 ? shim::lanes : most; }
 
