@@ -71,9 +71,8 @@ Port::Mark Port::mark() {
 }
 
 void Port::wait(const Mark& mark) {
-  if (mark == nullptr || !status_.ok()) return;
   given_ = true;
-  check(compute_->wait(*mark));
+  if (mark != nullptr && status_.ok()) check(compute_->wait(*mark));
 }
 
 bool Port::passed(const Mark& mark) {

@@ -30,7 +30,8 @@ class Port final : public device::Device {
   using Mark = std::shared_ptr<device::Event>;
   // After all copies and combines given so far.
   Mark mark();
-  // What is given to copy() or combine() from now on runs after `mark`.
+  // What is given to copy() or combine() from now on runs after `mark`. Null: after what just came
+  // from outside the queues, so that the next mark is a new one.
   void wait(const Mark& mark);
   bool passed(const Mark& mark);
 
