@@ -229,16 +229,14 @@ bool Call::apart(int ranks) const {
            std::equal(displacements, displacements + ranks, send_displacements));
 }
 
-Result<Extents> check_arguments(const Call& call, int ranks, int rank) {
+Result<Extents> check_arguments(const Call& call, int ranks, int rank,
+                                const Operators& operators) {
   if (!is_valid(call.type)) {
     return invalid_argument(name(call) + ": unknown data type " + std::to_string(call.type));
   }
-  if (call.reduces() && !is_builtin(call.op)) {
-    return invalid_argument(name(call) + ": unknown operator " + std::to_string(call.op));
-  }
-  if (call.reduces() && !supports(call.type, call.op)) {
-    return invalid_argument(name(call) + ": operator " + std::string(name_of(call.op)) +
-                            " is not defined for type " + std::string(name_of(call.type)));
+  if (call.reduces()) {
+    const Status s = operators.check(call.op, call.type);
+    if (!s.ok()) return Status(s.code(), name(call) + ": " + s.message());
   }
   if (call.rooted() && (call.root < 0 || call.root >= ranks)) {
     return invalid_argument(name(call) + ": root " + std::to_string(call.root) +
@@ -305,7 +303,10 @@ std::string text_of(const Call& call, int ranks) {
     }
   }
   text += " type=" + std::string(name_of(call.type));
-  if (call.reduces()) text += " op=" + std::string(name_of(call.op));
+  if (call.reduces()) {
+    text += " op=" + (is_builtin(call.op) ? std::string(name_of(call.op))
+                                          : "made" + std::to_string(call.op - hetcclNumOps));
+  }
   if (call.rooted()) text += " root=" + std::to_string(call.root);
   return text;
 }

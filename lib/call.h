@@ -10,6 +10,7 @@
 #include "lib/base/types.h"
 #include "lib/coll/layout.h"
 #include "lib/coll/registry.h"
+#include "lib/operators.h"
 
 namespace hetccl {
 
@@ -47,7 +48,8 @@ struct Extents {
 // Refuse what this rank can see is wrong; nothing has been sent yet. What check_arguments() finds
 // depends on the shape of the call alone, so that it is asked once a shape; check_buffers() looks
 // at the pointers.
-Result<Extents> check_arguments(const Call& call, int ranks, int rank);
+Result<Extents> check_arguments(const Call& call, int ranks, int rank,
+                                const Operators& operators = {});
 Status check_buffers(const Call& call, int ranks, int rank, const Extents& extents);
 
 // Equal on two ranks iff they make the same call, but for collisions of 64 bits. Counts that not

@@ -64,22 +64,28 @@ Result<const std::shared_ptr<const CachedProgram>*> Communicator::program_for(co
   if (is_valid(call.type)) {
     if (const auto* found = cache_.find(call, ranks())) return found;
   }
-  const Result<Extents> extents = check_arguments(call, ranks(), rank_);
+  const Result<Extents> extents = check_arguments(call, ranks(), rank_, operators_);
   if (!extents.ok()) return extents.status();
   return cache_.insert(call, ranks(), make_program(call, *extents));
 }
 
 std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call,
                                                                 const Extents& extents) {
-  if (delegation_->takes(call) && forced_.wanted(call.collective).empty()) {
+  const auto made_operator =
+      call.reduces() ? operators_.find(call.op) : std::shared_ptr<const MadeOperator>();
+  if (made_operator == nullptr && delegation_->takes(call) && forced_.wanted(call.collective).empty()) {
     return make_delegated(call, extents);
   }
   const bool reduces = call.reduces();
   run::Shape shape;
-  shape.reduction = {call.type, call.op, ranks()};
+  shape.reduction = {call.type, call.op, ranks(), made_operator.get()};
   shape.reduces = reduces;
   shape.element_bytes = size_of(call.type);
   shape.accumulator_bytes = reduces ? accumulator_size(call.type, call.op) : size_of(call.type);
+  if (made_operator != nullptr) {
+    shape.accumulator_bytes = made_operator->accumulator_bytes(call.type);
+    shape.marks_partials = true;
+  }
   shape.max_message = chunk_bytes_;
   coll::Query query{};
   query.collective = call.collective;
@@ -90,7 +96,10 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
                                 : extents.total_elements * shape.element_bytes;
   query.element_bytes = shape.element_bytes;
   query.accumulator_bytes = shape.accumulator_bytes;
-  query.needs_rank_order = reduces && settings_.reproducible && !order_free(call.type, call.op);
+  query.needs_rank_order =
+      made_operator != nullptr
+          ? made_operator->needs_rank_order(call.type, settings_.reproducible)
+          : reduces && settings_.reproducible && !order_free(call.type, call.op);
   const coll::Choice choice = coll::choose(query, forced_, model_);
   if (choice.forced_ignored && noticed_.insert(call.collective).second) {
     log::warn("HETCCL_ALGO: no forced algorithm can serve " + text_of(call, ranks()) + "; using " +
@@ -120,6 +129,11 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
                      {}};
   made.ready_made = made.program.straight() != nullptr && made.program.work_bytes() == 0 &&
                     made.program.temp_bytes() == 0;
+  if (made_operator != nullptr) {
+    made.hash = hash_mix(made.hash, made_operator->hash());
+    made.text = text_of(call, ranks()) + " (" + made_operator->text() + ")";
+    made.made_operator = made_operator;
+  }
   if (piece != 0 && call.count % piece != 0) made.last.emplace(bind(call.count % piece));
   return std::make_shared<CachedProgram>(std::move(made));
 }
@@ -151,7 +165,8 @@ size_t Communicator::piece_of(const Call& call, const Extents& extents) const {
 }
 
 void Communicator::record_call(const Call& call) {
-  if (call.has_lists()) record_ << "# ";  // replay knows no lists of counts
+  // Replay knows no lists of counts, and no operators made at run time.
+  if (call.has_lists() || (call.reduces() && !is_builtin(call.op))) record_ << "# ";
   record_ << coll::name_of(call.collective) << ' ' << call.count << ' ' << name_of(call.type) << ' '
           << (call.reduces() ? name_of(call.op) : "-");
   if (call.rooted()) record_ << ' ' << call.root;
@@ -191,7 +206,7 @@ Status Communicator::call_native(const Call& call, hetcclStream_t stream) {
   std::unique_lock lock(mutex_);
   device::Accelerator* accelerator = accelerator_;
   if (accelerator == nullptr) {
-    const Result<Extents> extents = check_arguments(call, ranks(), rank_);
+    const Result<Extents> extents = check_arguments(call, ranks(), rank_, operators_);
     if (!extents.ok()) return extents.status();
     const Result<Where> where = locate(call, *extents);
     if (!where.ok()) return where.status();
@@ -485,6 +500,19 @@ Status Communicator::mismatched() {
   session_->announce_failure(id_, s.code(), s.message());
   fail(s);
   return failure();
+}
+
+// ---- operators
+
+Result<RedOp> Communicator::add_operator(std::shared_ptr<const MadeOperator> made) {
+  std::lock_guard lock(mutex_);
+  return operators_.add(std::move(made));
+}
+
+Status Communicator::remove_operator(RedOp op) {
+  std::lock_guard lock(mutex_);
+  cache_.forget(op);
+  return operators_.remove(op);
 }
 
 // ---- ending

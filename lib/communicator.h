@@ -24,6 +24,7 @@
 #include "lib/device_paths.h"
 #include "lib/device_run.h"
 #include "lib/net/control.h"
+#include "lib/operators.h"
 #include "lib/program_cache.h"
 #include "lib/run/execution.h"
 #include "lib/scratch.h"
@@ -66,6 +67,9 @@ class Communicator final : public net::GroupListener {
   };
   Result<std::unique_ptr<Communicator>> split(int64_t color, int64_t key, const Status& trouble,
                                               const SplitConfig& config);
+
+  Result<RedOp> add_operator(std::shared_ptr<const MadeOperator> made);
+  Status remove_operator(RedOp op);
 
   Status finalize();            // waits for calls in streams; refuses further ones
   void settle(double seconds);  // bounded: everything sent has been consumed
@@ -158,6 +162,7 @@ class Communicator final : public net::GroupListener {
 
   std::timed_mutex mutex_;
   ProgramCache cache_;
+  Operators operators_;
   CallHistory history_;
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;

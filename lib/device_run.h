@@ -103,6 +103,7 @@ class DeviceRun {
   };
   std::vector<Range> written_;  // of recv_
   bool copied_back_ = false;
+  bool said_host_ = false;  // that operators made at run time are run by the host
 };
 
 }  // namespace hetccl

@@ -19,7 +19,7 @@ struct CachedProgram {
   const coll::Algorithm* algorithm;
   Extents extents;
   uint64_t hash;     // of the call
-  std::string text;  // of the call, where it has lists of counts
+  std::string text;  // of the call, where it has lists of counts or an operator of its own
   // A call that is run piece after piece, so that what one phase leaves in the cache is there for
   // the next: `program` serves each piece of `piece` elements, `last` the shorter one at the end,
   // if any. 0: the call is run as a whole.
@@ -30,6 +30,8 @@ struct CachedProgram {
   const char* delegate = nullptr;
   // Nothing but its steps is needed for a call: no scratch memory, no pieces.
   bool ready_made = false;
+  // The call's, if made at run time: calls in queues outlive its handle.
+  std::shared_ptr<const MadeOperator> made_operator = nullptr;
 };
 
 // What decides a program. Counts and displacements are kept whole: a hash could lie.
@@ -79,6 +81,16 @@ class ProgramCache {
       order_.pop_back();
     }
     return &order_.front().second;
+  }
+
+  // No call with this operator will come again.
+  void forget(RedOp op) {
+    for (auto at = order_.begin(); at != order_.end();) {
+      const auto entry = at++;
+      if (entry->first.op != op) continue;
+      index_.erase(entry->first);
+      order_.erase(entry);
+    }
   }
 
  private:

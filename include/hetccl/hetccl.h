@@ -242,6 +242,29 @@ HETCCL_API hetcclResult_t hetcclExscan(const void* sendbuff, void* recvbuff, siz
                                        hetcclStream_t stream);
 HETCCL_API hetcclResult_t hetcclBarrier(hetcclComm_t comm, hetcclStream_t stream);
 
+/* ---- Operators made at run time ----
+ * All ranks create the same operators in the same order: the k-th of one rank is the k-th of the
+ * others. Local; an operator can be used in `comm` only, until it is destroyed or `comm` is. On
+ * device memory the host combines, on a copy. */
+
+/* The sum of scalar * contribution. `scalar` is one element of `type` in host memory, read before
+ * the function returns, and equal on all ranks; the operator serves this type only, which is one
+ * that has hetcclSum and hetcclProd. The 16- and 8-bit floats are multiplied and summed in float32
+ * and rounded once, at the end. */
+HETCCL_API hetcclResult_t hetcclRedOpCreatePreMulSum(hetcclRedOp_t* op, const void* scalar,
+                                                     hetcclDataType_t type, hetcclComm_t comm);
+/* `fn` sets inout[i] = in[i] op inout[i] for i < count, where `in` comes from lower ranks than
+ * `inout`; it must be associative. It is called on any thread and on memory of the library's,
+ * for any part of a buffer, and must not call this library. Where `commutative` is 0 contributions
+ * are combined in the order of ranks. Any type is allowed: `fn` alone knows what it means. */
+HETCCL_API hetcclResult_t hetcclRedOpCreateUser(hetcclRedOp_t* op,
+                                                void (*fn)(const void* in, void* inout,
+                                                           size_t count, hetcclDataType_t type,
+                                                           void* ctx),
+                                                void* ctx, int commutative, hetcclComm_t comm);
+/* Calls in progress still end with it. */
+HETCCL_API hetcclResult_t hetcclRedOpDestroy(hetcclRedOp_t op, hetcclComm_t comm);
+
 /* ---- Streams of the host, and memory ---- */
 
 /* A stream orders the calls that are given it and runs them in the background. */

@@ -320,6 +320,53 @@ class Communicator {
   hetcclComm_t handle_ = nullptr;
 };
 
+// An operator made at run time; it goes before its communicator does.
+class Operator {
+ public:
+  // The sum of scalar * contribution.
+  template <typename T>
+  static Operator premulsum(const Communicator& comm, const T& scalar) {
+    Operator made(comm);
+    check(hetcclRedOpCreatePreMulSum(&made.op_, &scalar, data_type<T>, comm.get()), comm.get());
+    return made;
+  }
+  // `function(const void* in, void* inout, std::size_t count, hetcclDataType_t)` as of
+  // hetcclRedOpCreateUser; it must not throw.
+  template <typename Function>
+  static Operator user(const Communicator& comm, Function function, bool commutative) {
+    Operator made(comm);
+    auto held = std::make_shared<Function>(std::move(function));
+    auto call = [](const void* in, void* inout, std::size_t count, hetcclDataType_t type,
+                   void* ctx) { (*static_cast<Function*>(ctx))(in, inout, count, type); };
+    check(hetcclRedOpCreateUser(&made.op_, call, held.get(), commutative ? 1 : 0, comm.get()),
+          comm.get());
+    made.function_ = std::move(held);
+    return made;
+  }
+  Operator(Operator&& other) noexcept
+      : op_(std::exchange(other.op_, hetcclSum)),
+        comm_(std::exchange(other.comm_, nullptr)),
+        function_(std::move(other.function_)) {}
+  Operator& operator=(Operator&& other) noexcept {
+    std::swap(op_, other.op_);
+    std::swap(comm_, other.comm_);
+    std::swap(function_, other.function_);
+    return *this;
+  }
+  ~Operator() {
+    if (comm_ != nullptr && op_ != hetcclSum) (void)hetcclRedOpDestroy(op_, comm_);
+  }
+
+  operator hetcclRedOp_t() const noexcept { return op_; }
+
+ private:
+  explicit Operator(const Communicator& comm) noexcept : comm_(comm.get()) {}
+
+  hetcclRedOp_t op_ = hetcclSum;
+  hetcclComm_t comm_;
+  std::shared_ptr<void> function_;
+};
+
 }  // namespace hetccl
 
 #endif  // HETCCL_HETCCL_HPP_

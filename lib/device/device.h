@@ -10,11 +10,14 @@
 
 namespace hetccl::device {
 
+class CustomOperator;
+
 // What is reduced, fixed for a whole operation.
 struct Reduction {
   DataType type;
   RedOp op;
   int ranks;  // contributions to the whole result: the divisor of an average
+  const CustomOperator* custom = nullptr;  // instead of `op`; on the host only
 };
 
 // One input of a combine. Narrow: elements of the data type. Wide: accumulators (partials).
@@ -35,6 +38,17 @@ struct Combine {
   bool finalize;
   std::span<const Source> sources;  // at least one
   size_t count;                     // elements
+};
+
+class Device;
+
+// An operator made at run time. Where its accumulator is the element type, Source::wide still tells
+// partials from contributions.
+class CustomOperator {
+ public:
+  virtual ~CustomOperator() = default;
+  // As Device::combine. `host` is there for what is built in.
+  virtual void combine(Device* host, const Reduction& reduction, const Combine& what) const = 0;
 };
 
 class Device {

@@ -70,8 +70,9 @@ class HostDevice final : public Device {
   }
 
   void combine(const Reduction& reduction, const Combine& what) override {
-    assert(supports(reduction.type, reduction.op) && !what.sources.empty());
     if (what.count == 0) return;
+    if (reduction.custom != nullptr) return reduction.custom->combine(this, reduction, what);
+    assert(supports(reduction.type, reduction.op) && !what.sources.empty());
     const Kernel& kernel = kernels_[reduction.type][reduction.op];
     constexpr size_t kFew = 16;
     if (what.sources.size() <= kFew) {

@@ -198,7 +198,7 @@ void Execution::reduce_pieces(const Program::BoundStep& step, uint32_t chunk,
   const Shape& shape = program_->shape();
   const auto& operands = program_->plan().operands;
   const size_t width = program_->width(step.wide);
-  const bool two_widths = shape.accumulator_bytes != shape.element_bytes;
+  const bool two_widths = shape.has_wide();
   std::byte* const target = target_of(step.step.buffer);
   const uint32_t begin = step.step.operands_begin, end = step.step.operands_end;
   size_t before = 0;  // elements of the message before this piece
@@ -247,9 +247,9 @@ std::byte* Execution::target_of(Buffer buffer) const {
   }
 }
 
-// A message that carries accumulators of another size than elements.
+// A message that carries accumulators which are told from elements.
 bool Execution::is_wide(const Operand& operand) const {
-  return operand.wide && program_->shape().accumulator_bytes != program_->shape().element_bytes;
+  return operand.wide && program_->shape().has_wide();
 }
 
 }  // namespace hetccl::run

@@ -52,7 +52,7 @@ std::optional<Program::Piece> Program::only_piece(const BoundStep& step, Buffer 
 std::optional<Straight> Program::straighten() const {
   Straight straight;
   straight.stable = shape_.unbuffered;
-  const bool two_widths = shape_.accumulator_bytes != shape_.element_bytes;
+  const bool two_widths = shape_.has_wide();
   std::vector<int32_t> last(static_cast<size_t>(plan_.ranks), -1);
   for (const BoundStep& bound : steps_) {
     const Step& step = bound.step;
@@ -107,7 +107,7 @@ void Program::bind(const Step& step, std::vector<int32_t>* last_send,
   const auto index = static_cast<int32_t>(steps_.size());
   BoundStep bound;
   bound.step = step;
-  bound.wide = step.buffer == Buffer::kWork && shape_.accumulator_bytes != shape_.element_bytes;
+  bound.wide = step.buffer == Buffer::kWork && shape_.has_wide();
   const std::vector<uint32_t>& before = prefix(step.buffer);
   size_t elements = 0;
   uint32_t chunks = 0;

@@ -28,11 +28,16 @@ struct Shape {
   bool reduces = false;
   size_t element_bytes = 1;
   size_t accumulator_bytes = 1;  // of pure movement: element_bytes
+  // The operator tells partials from contributions even where both are elements.
+  bool marks_partials = false;
   size_t max_message = 0;        // bytes of a chunk at most
   bool unbuffered = false;       // of the algorithm: see coll::Algorithm
   // Counts are known to the two sides of a message only, so each message names its sender's.
   bool own_counts = false;
   bool in_order = false;  // of the algorithm: see coll::runs_in_order()
+
+  // Whether a value can be wide: a partial, which is told from an element.
+  bool has_wide() const { return marks_partials || accumulator_bytes != element_bytes; }
 };
 
 class Program {
