@@ -310,6 +310,7 @@ static void everything(MPI_Comm of) {
   comm = of;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
+  check(MPI_Barrier(comm), "Barrier"); /* from here on non-blocking calls may be ours */
   reductions();
   for (int s = 0; s < kShapes; ++s) {
     equal_blocks(s, s % 3 == 2 ? 0 : 1 + 40 * (s % 3));

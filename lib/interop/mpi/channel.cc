@@ -92,18 +92,22 @@ int gather(const void* mine, void* all, size_t bytes_each, void* context) {
 
 thread_local int Inside::depth = 0;
 
-Channel* Channel::of(MPI_Comm comm) {
+Channel* Channel::find(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || !is_running()) return nullptr;
   void* value = nullptr;
   int found = 0;
-  const int key = keyval();
-  if (key == MPI_KEYVAL_INVALID) return nullptr;
-  if (PMPI_Comm_get_attr(comm, key, &value, &found) != MPI_SUCCESS) return nullptr;
-  if (found) return static_cast<Channel*>(value);
+  if (keyval() == MPI_KEYVAL_INVALID) return nullptr;
+  if (PMPI_Comm_get_attr(comm, keyval(), &value, &found) != MPI_SUCCESS) return nullptr;
+  return found ? static_cast<Channel*>(value) : nullptr;
+}
+
+Channel* Channel::of(MPI_Comm comm) {
+  if (Channel* const known = find(comm)) return known;
+  if (comm == MPI_COMM_NULL || !is_running() || keyval() == MPI_KEYVAL_INVALID) return nullptr;
   const Inside inside;
   auto* const channel = new Channel(comm);
   channel->agree();
-  PMPI_Comm_set_attr(comm, key, channel);
+  PMPI_Comm_set_attr(comm, keyval(), channel);
   const std::lock_guard lock(channels_mutex);
   channels().push_back(channel);
   return channel;

@@ -3,7 +3,9 @@
 //
 // All that a rank decides by is equal on all of them: at the first collective on a communicator the
 // ranks exchange their settings, and rank 0's hold. Our communicator is made at the first call that
-// is ours. Thread rule: as MPI's, one collective of a communicator at a time.
+// is ours. Both wait for all ranks, which MPI allows blocking collectives only: ranks may start
+// non-blocking ones on several communicators in different orders. Thread rule: as MPI's, one
+// collective of a communicator at a time.
 #pragma once
 
 #include <hetccl/hetccl.h>
@@ -20,9 +22,11 @@ class Channel {
  public:
   enum class Mode : char { kOff, kAuto, kAll };
 
-  // Of a communicator's first collective: collective. NULL where no channel could be made, MPI is
-  // not running, or `comm` is null.
+  // Collective at a communicator's first call, and blocking. NULL where no channel could be made,
+  // MPI is not running, or `comm` is null.
   static Channel* of(MPI_Comm comm);
+  // NULL where there is none yet.
+  static Channel* find(MPI_Comm comm);
   // Before MPI ends, collective: destroys all of our communicators, and ends the taking over.
   static void end_all();
 
@@ -37,7 +41,9 @@ class Channel {
   // Non-blocking calls that have not ended; the channel outlives them.
   std::atomic<int>& open_calls() { return open_calls_; }
 
-  // Collective at its first call. NULL: it could not be made on all ranks, and never will.
+  bool has_comm() const { return comm_ != nullptr; }
+  // Collective at its first call, and blocking. NULL: it could not be made on all ranks, and never
+  // will.
   hetcclComm_t comm();
 
   // Hands an error of ours to the communicator's error handler; returns what the call returns.

@@ -22,6 +22,7 @@ enum class Pass {
   kEmpty,     // no data
   kOperator,  // an operator or a data type that we do not combine
   kFaster,    // MPI is faster at it
+  kEarly,     // non-blocking, before a blocking call on the communicator was ours
   kInside,    // MPI, or a callback of its, makes the call
   kCount
 };

@@ -18,15 +18,18 @@ Channel* taker(Id id, Form form, MPI_Comm comm, Asking asking) {
     count_call(id, Pass::kInside, 0);
     return nullptr;
   }
-  Channel* const channel = Channel::of(comm);
+  const bool blocking = form == Form::kBlocking;
+  Channel* const channel = blocking ? Channel::of(comm) : Channel::find(comm);
   Ask asked{Pass::kChannel};
   if (channel != nullptr && channel->is_ours()) {
     asked = asking(*channel);
-    if (asked.pass == Pass::kTaken && !is_worth_it(*channel, id, form == Form::kBlocking, asked)) {
+    if (asked.pass == Pass::kTaken && !is_worth_it(*channel, id, blocking, asked)) {
       asked.pass = Pass::kFaster;
     }
+    if (asked.pass == Pass::kTaken && !blocking && !channel->has_comm()) asked.pass = Pass::kEarly;
     if (asked.pass == Pass::kTaken && channel->comm() == nullptr) asked.pass = Pass::kChannel;
   }
+  if (channel == nullptr && !blocking) asked.pass = Pass::kEarly;
   count_call(id, asked.pass, asked.bytes);
   return asked.pass == Pass::kTaken ? channel : nullptr;
 }

@@ -25,6 +25,7 @@ constexpr const char* kReasons[] = {
     "no data",
     "operator or type not known here",
     "MPI is faster",
+    "non-blocking before a blocking one was taken on the communicator",
     "made inside MPI",
 };
 static_assert(std::size(kReasons) == kPasses);
