@@ -89,6 +89,9 @@ class Cases(Base):
         self.assertGreater(calls["Allreduce"][1], 100)
         self.assertEqual(calls["Alltoall"], (1, 0))  # on an inter-communicator
 
+    def test_errors(self):
+        self.passes(start(3, "errors"), "errors")
+
     def test_requests_in_plain_mpi(self):
         self.passes(start(5, "requests", plain=True), "requests")
 

@@ -18,7 +18,8 @@ namespace {
 
 std::mutex channels_mutex;
 std::vector<Channel*>& channels() {
-  static std::vector<Channel*> all;
+  static auto& all =
+      *new std::vector<Channel*>;  // MPI may be finalized by a destructor that runs late
   return all;
 }
 

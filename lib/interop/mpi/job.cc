@@ -155,12 +155,18 @@ const Dense* Job::prepare(const Buffer& buffer, Access access) {
     return dense;
   }
   dense->address = temporary(total);
-  if (access != Access::kWrite && !move_blocks(buffer, *dense, true)) return nullptr;
+  if (access != Access::kWrite && !move_blocks(buffer, *dense, true)) {
+    trouble_ = "MPI_Pack refused the data type";
+    return nullptr;
+  }
   if (access != Access::kRead) {
     Unpacking u{buffer, *dense, false};
     // The program may free its type while the call is under way.
     if (stream_ != nullptr) {
-      if (PMPI_Type_dup(buffer.type, &u.buffer.type) != MPI_SUCCESS) return nullptr;
+      if (PMPI_Type_dup(buffer.type, &u.buffer.type) != MPI_SUCCESS) {
+        trouble_ = "MPI_Type_dup refused the data type";
+        return nullptr;
+      }
       u.own_type = true;
     }
     unpack_.push_back(std::move(u));
@@ -215,7 +221,7 @@ hetcclResult_t Job::copy_back(const Copying& c) {
 
 int Job::finish(hetcclResult_t result) {
   if (result != hetcclSuccess) {
-    return channel_->raise(result, hetcclGetLastError(comm()));
+    return channel_->raise(result, trouble_ != nullptr ? trouble_ : hetcclGetLastError(comm()));
   }
   for (const Unpacking& u : unpack_) {
     if (!move_blocks(u.buffer, u.dense, false)) {

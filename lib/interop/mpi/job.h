@@ -47,7 +47,7 @@ class Job {
   hetcclComm_t comm() { return channel_->comm(); }
   hetcclStream_t stream() const { return stream_; }
 
-  // nullptr: MPI could not pack it.
+  // nullptr: MPI could not pack it, which finish() then says.
   const Dense* prepare(const Buffer& buffer, Access access);
   // Memory of the job's own.
   std::byte* temporary(size_t bytes);
@@ -82,6 +82,7 @@ class Job {
   std::vector<std::unique_ptr<std::vector<size_t>>> lists_;
   std::vector<Unpacking> unpack_;
   std::vector<Copying> copy_;
+  const char* trouble_ = nullptr;  // of this side, if our library was not asked
 };
 
 // Copies between memory of any kind; `devices`: it may be a device's. Any thread.

@@ -14,10 +14,11 @@ std::optional<size_t> bytes_of(int count, MPI_Datatype type) {
   return static_cast<size_t>(count) * shape->size;
 }
 
-Ask ask_bytes(std::optional<size_t> bytes) {
+// `blocks` of so many bytes.
+Ask ask_bytes(std::optional<size_t> bytes, int blocks) {
   if (!bytes) return {Pass::kInvalid};
   if (*bytes == 0) return {Pass::kEmpty};
-  return {Pass::kTaken, *bytes};
+  return {Pass::kTaken, *bytes * static_cast<size_t>(blocks)};
 }
 
 bool is_root(const Channel& channel, int root) { return root >= 0 && root < channel.size(); }
@@ -53,7 +54,7 @@ constexpr hetcclResult_t kNotPacked = hetcclInternalError;
 
 Ask ask(tag::Bcast, const Channel& channel, void*, int count, MPI_Datatype datatype, int root) {
   if (!is_root(channel, root)) return {Pass::kInvalid};
-  return ask_bytes(bytes_of(count, datatype));
+  return ask_bytes(bytes_of(count, datatype), 1);
 }
 hetcclResult_t issue(tag::Bcast, Job& job, void* buffer, int count, MPI_Datatype datatype,
                      int root) {
@@ -65,11 +66,11 @@ hetcclResult_t issue(tag::Bcast, Job& job, void* buffer, int count, MPI_Datatype
                          job.comm(), job.stream());
 }
 
-Ask ask(tag::Allgather, const Channel&, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-        void*, int recvcount, MPI_Datatype recvtype) {
-  if (sendbuf == MPI_IN_PLACE) return ask_bytes(bytes_of(recvcount, recvtype));
+Ask ask(tag::Allgather, const Channel& channel, const void* sendbuf, int sendcount,
+        MPI_Datatype sendtype, void*, int recvcount, MPI_Datatype recvtype) {
+  if (sendbuf == MPI_IN_PLACE) return ask_bytes(bytes_of(recvcount, recvtype), channel.size());
   if (!bytes_of(recvcount, recvtype)) return {Pass::kInvalid};
-  return ask_bytes(bytes_of(sendcount, sendtype));
+  return ask_bytes(bytes_of(sendcount, sendtype), channel.size());
 }
 hetcclResult_t issue(tag::Allgather, Job& job, const void* sendbuf, int sendcount,
                      MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
@@ -114,11 +115,11 @@ hetcclResult_t issue(tag::Allgatherv, Job& job, const void* sendbuf, int sendcou
                           hetcclByte, job.comm(), job.stream());
 }
 
-Ask ask(tag::Alltoall, const Channel&, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-        void*, int recvcount, MPI_Datatype recvtype) {
-  if (sendbuf == MPI_IN_PLACE) return ask_bytes(bytes_of(recvcount, recvtype));
+Ask ask(tag::Alltoall, const Channel& channel, const void* sendbuf, int sendcount,
+        MPI_Datatype sendtype, void*, int recvcount, MPI_Datatype recvtype) {
+  if (sendbuf == MPI_IN_PLACE) return ask_bytes(bytes_of(recvcount, recvtype), channel.size());
   if (!bytes_of(recvcount, recvtype)) return {Pass::kInvalid};
-  return ask_bytes(bytes_of(sendcount, sendtype));
+  return ask_bytes(bytes_of(sendcount, sendtype), channel.size());
 }
 hetcclResult_t issue(tag::Alltoall, Job& job, const void* sendbuf, int sendcount,
                      MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype) {
@@ -159,9 +160,9 @@ hetcclResult_t issue(tag::Alltoallv, Job& job, const void* sendbuf, const int* s
 Ask ask(tag::Gather, const Channel& channel, const void* sendbuf, int sendcount,
         MPI_Datatype sendtype, void*, int recvcount, MPI_Datatype recvtype, int root) {
   if (!is_root(channel, root)) return {Pass::kInvalid};
-  if (channel.rank() != root) return ask_bytes(bytes_of(sendcount, sendtype));
+  if (channel.rank() != root) return ask_bytes(bytes_of(sendcount, sendtype), channel.size());
   if (sendbuf != MPI_IN_PLACE && !bytes_of(sendcount, sendtype)) return {Pass::kInvalid};
-  return ask_bytes(bytes_of(recvcount, recvtype));
+  return ask_bytes(bytes_of(recvcount, recvtype), channel.size());
 }
 hetcclResult_t issue(tag::Gather, Job& job, const void* sendbuf, int sendcount,
                      MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype,
@@ -223,9 +224,9 @@ hetcclResult_t issue(tag::Gatherv, Job& job, const void* sendbuf, int sendcount,
 Ask ask(tag::Scatter, const Channel& channel, const void*, int sendcount, MPI_Datatype sendtype,
         void* recvbuf, int recvcount, MPI_Datatype recvtype, int root) {
   if (!is_root(channel, root)) return {Pass::kInvalid};
-  if (channel.rank() != root) return ask_bytes(bytes_of(recvcount, recvtype));
+  if (channel.rank() != root) return ask_bytes(bytes_of(recvcount, recvtype), channel.size());
   if (recvbuf != MPI_IN_PLACE && !bytes_of(recvcount, recvtype)) return {Pass::kInvalid};
-  return ask_bytes(bytes_of(sendcount, sendtype));
+  return ask_bytes(bytes_of(sendcount, sendtype), channel.size());
 }
 hetcclResult_t issue(tag::Scatter, Job& job, const void* sendbuf, int sendcount,
                      MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype,

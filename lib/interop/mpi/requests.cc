@@ -21,15 +21,16 @@ struct Failed {
 
 std::mutex mutex;
 std::vector<Pending>& pending() {
-  static std::vector<Pending> all;
+  static auto& all =
+      *new std::vector<Pending>;  // MPI may be finalized by a destructor that runs late
   return all;
 }
 std::vector<Failed>& failed() {
-  static std::vector<Failed> all;
+  static auto& all = *new std::vector<Failed>;
   return all;
 }
 std::vector<hetcclStream_t>& idle_streams() {
-  static std::vector<hetcclStream_t> all;
+  static auto& all = *new std::vector<hetcclStream_t>;
   return all;
 }
 std::atomic<size_t> pending_count{0}, failed_count{0};

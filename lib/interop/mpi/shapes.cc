@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lib/base/types.h"
 #include "lib/interop/mpi/types.h"
 
 namespace hetccl::mpi {
@@ -143,6 +144,12 @@ bool is_dense_cached(MPI_Datatype type) {
 std::optional<Shape> shape_of(MPI_Datatype type) {
   if (type == MPI_DATATYPE_NULL) return std::nullopt;
   Shape shape;
+  if (const auto native = native_type(type); native && !has_gap(*native)) {
+    shape.size = size_of(*native);
+    shape.extent = shape.true_extent = static_cast<MPI_Aint>(shape.size);
+    shape.dense = true;
+    return shape;
+  }
   MPI_Count size = 0;
   MPI_Aint lb = 0;
   if (PMPI_Type_size_x(type, &size) != MPI_SUCCESS) return std::nullopt;
