@@ -69,6 +69,21 @@ bool move_large(std::byte* address, MPI_Datatype type, std::byte* dense, size_t 
   return good;
 }
 
+// MPICH does not pack from MPI_BOTTOM, which is its null pointer: the same elements, seen from
+// elsewhere.
+bool pack_from_bottom(int count, MPI_Datatype type, std::byte* dense, int bytes, bool pack) {
+  std::byte here;
+  MPI_Aint address = 0;
+  MPI_Datatype shifted = MPI_DATATYPE_NULL;
+  PMPI_Get_address(&here, &address);
+  address = -address;
+  if (PMPI_Type_create_hindexed(1, &count, &address, type, &shifted) != MPI_SUCCESS) return false;
+  PMPI_Type_commit(&shifted);
+  const bool good = pack_some(&here, 1, shifted, dense, bytes, pack);
+  PMPI_Type_free(&shifted);
+  return good;
+}
+
 bool move_elements(std::byte* address, int64_t count, MPI_Datatype type, const Shape& shape,
                    std::byte* dense, bool pack) {
   if (shape.size > kMostPacked) {
@@ -83,11 +98,12 @@ bool move_elements(std::byte* address, int64_t count, MPI_Datatype type, const S
   const auto most = static_cast<int64_t>(kMostPacked / shape.size);
   for (int64_t done = 0; done < count; done += most) {
     const auto some = static_cast<int>(std::min(most, count - done));
-    if (!pack_some(address + done * shape.extent, some, type,
-                   dense + static_cast<size_t>(done) * shape.size,
-                   some * static_cast<int>(shape.size), pack)) {
-      return false;
-    }
+    const auto bytes = static_cast<int>(static_cast<size_t>(some) * shape.size);
+    std::byte* const from = address + done * shape.extent;
+    std::byte* const to = dense + static_cast<size_t>(done) * shape.size;
+    const bool good = from == nullptr ? pack_from_bottom(some, type, to, bytes, pack)
+                                      : pack_some(from, some, type, to, bytes, pack);
+    if (!good) return false;
   }
   return true;
 }
