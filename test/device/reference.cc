@@ -182,7 +182,7 @@ void put_bits(DataType type, uint8_t* p, uint32_t bits) {
 
 template <typename Wide>
 void narrow_mean(const Job& job, const Each& in, uint8_t* out) {
-  const auto [type, op, ranks] = job.reduction;
+  const auto [type, op, ranks, custom] = job.reduction;
   const auto each = [&, t = type](size_t i) {
     return in[i].second ? load<Wide>(in[i].first)
                         : static_cast<Wide>(value_of(t, bits_of(t, in[i].first)));
@@ -195,7 +195,7 @@ void narrow_mean(const Job& job, const Each& in, uint8_t* out) {
 }
 
 void narrow_order(const Job& job, const Each& in, uint8_t* out) {
-  const auto [type, op, ranks] = job.reduction;
+  const auto [type, op, ranks, custom] = job.reduction;
   uint32_t best = bits_of(type, in[0].first);
   for (size_t i = 1; i < in.size(); ++i) {
     const uint32_t other = bits_of(type, in[i].first);
