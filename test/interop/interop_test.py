@@ -102,7 +102,7 @@ class Cases(Base):
         if not os.path.exists(program(name)):
             self.skipTest(MISSING)
         calls = self.passes(start(3, name), "fortran")
-        self.assertEqual(calls["Allreduce"], (9, 9))
+        self.assertEqual(calls["Allreduce"], (8, 8))
 
     def test_fortran_mpif_h(self):
         self.fortran("mpif_h")
@@ -140,9 +140,9 @@ class Ways(Base):
 
     def test_bad_setting(self):
         done = start(3, "legal", env={"HETCCL_MPI": "some"})
-        calls = self.passes(done, "legal")
+        self.passes(done, "legal")
         self.assertIn('HETCCL_MPI="some" is not allowed', done.stderr)
-        self.assertEqual({ours for _, ours in calls.values()}, {0})
+        self.assertIn("the MPI library keeps its collectives", done.stderr)
 
     def test_no_report_unless_asked(self):
         done = start(2, "info", env={"HETCCL_MPI_REPORT": "0"})

@@ -71,7 +71,11 @@ Account account_of(MPI_Comm comm) {
   Account account;
   account.info = read_info(comm);
   const Result<Settings> settings = load_settings();
-  if (!settings.ok()) {
+  // The log is this library's own, beside that of libhetccl.so.
+  if (settings.ok()) {
+    log::configure(settings->log_level(), settings->debug_file);
+  } else {
+    log::configure(log::Level::kWarn, "");
     log::warn("the MPI library keeps its collectives: " + settings.status().message());
     account.trouble = 1;
     return account;
