@@ -29,7 +29,8 @@ enum class Payload : uint32_t {
 struct alignas(64) MailSlot {
   std::atomic<uint64_t> sequence;
   uint64_t signature;
-  uint64_t bytes;
+  uint32_t bytes;
+  uint32_t released;  // shared memory: the low half of what the sender's ledger line says as well
   Payload payload;
   uint32_t form;  // of the envelope
   alignas(kNearBytes) std::byte near[kNearBytes];

@@ -1,5 +1,6 @@
 #include "lib/net/shm_pair.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hetccl::net {
@@ -19,8 +20,7 @@ ShmPair::~ShmPair() { p_.peer_ledger->closed.store(1, std::memory_order_release)
 bool ShmPair::try_send(std::span<const Piece> pieces, size_t bytes, Envelope envelope,
                        bool stable) {
   if (!has_credit()) return false;
-  // The slot's last message was acknowledged; it must be counted before the slot is used again.
-  if (in_place_count_ != 0) count_done();
+  if (in_place_count_ != 0) count_acknowledged();  // before their slots are used again
   MailSlot* slot = p_.layout.slot(p_.peer_slots, send_slot_);
   place(slot, send_slot_, pieces, bytes, stable);
   post(slot, bytes, envelope);
@@ -45,15 +45,43 @@ void ShmPair::place(MailSlot* slot, size_t index, std::span<const Piece> pieces,
     in_place_[index] = true;
     ++in_place_count_;
   } else {
+    const size_t offset = take_chunk(bytes);
     location = p_.chunks_location;
-    location.offset += index * p_.chunk_bytes;
-    gather(pieces, p_.chunks + index * p_.chunk_bytes);
+    location.offset += offset;
+    gather(pieces, p_.chunks + offset);
   }
   std::memcpy(slot->near, &location, sizeof(location));
 }
 
+// Messages that are not acknowledged are at most the depth, and lie in the ring one behind the
+// other, but for what is left unused at its end.
+size_t ShmPair::ring_bytes(size_t depth, size_t chunk_bytes, size_t peers) {
+  constexpr size_t kLargerThanCaches = 2 << 20;
+  return std::max((depth + 1) * chunk_bytes, kLargerThanCaches / std::max<size_t>(peers, 1));
+}
+
+size_t ShmPair::take_chunk(size_t bytes) {
+  if (bytes <= kShortBytes && short_users_[next_short_] <= acknowledged_) {
+    const size_t taken = next_short_;
+    next_short_ = taken + 1 == kShortChunks ? 0 : taken + 1;
+    short_users_[taken] = sent_ + 1;
+    return p_.ring_bytes + taken * kShortBytes;
+  }
+  const size_t taken = (bytes + 63) / 64 * 64;
+  if (p_.ring_bytes - ring_at_ < taken) ring_at_ = 0;
+  ring_at_ += taken;
+  return ring_at_ - taken;
+}
+
 uint64_t ShmPair::count_done() {
+  count_acknowledged();
+  if (in_place_count_ == 0) return done_;
   acknowledged_ = p_.own_ledger->released.load(std::memory_order_acquire);
+  count_acknowledged();
+  return done_;
+}
+
+void ShmPair::count_acknowledged() {
   for (; done_ < sent_; ++done_) {
     const size_t slot = done_ % p_.depth;
     if (!in_place_[slot]) continue;
@@ -61,7 +89,6 @@ uint64_t ShmPair::count_done() {
     in_place_[slot] = false;
     --in_place_count_;
   }
-  return done_;
 }
 
 uint64_t ShmPair::sends_released() {

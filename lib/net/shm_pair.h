@@ -1,7 +1,12 @@
 // A pair of ranks that map each other's memory. Small messages are copied into the receiver's
 // mailbox; larger ones are read by the receiver where they lie: in library memory of the sender if
-// they are there and stay unchanged, else in a chunk of the sender's that they are copied to.
+// they are there and stay unchanged, else in chunks of the sender's that they are copied to.
 // No system call, lock, allocation or UCX call on the way.
+//
+// Writing a cache line that the reader still holds costs several times as much as writing one that
+// its cache has let go. So chunks go round in a ring larger than a second-level cache; only short
+// ones, which the first level holds, come back as soon as they are released. That is known early,
+// as every message tells how many of the other direction have been released.
 #pragma once
 
 #include <array>
@@ -19,18 +24,21 @@ class ShmPair final : public NetPair {
   struct Parts {
     MailLayout layout;
     size_t depth;
-    size_t chunk_bytes;
     const Arena* arena;
     ShmPeer* peer;
-    std::byte* own_slots;      // where the peer's messages arrive
-    MailLedger* own_ledger;    // where the peer acknowledges
-    std::byte* peer_slots;     // the peer's mailbox for this rank
-    MailLedger* peer_ledger;   // the peer's ledger for this rank
-    std::byte* chunks;         // depth * chunk_bytes of this rank's arena
+    std::byte* own_slots;     // where the peer's messages arrive
+    MailLedger* own_ledger;   // where the peer acknowledges
+    std::byte* peer_slots;    // the peer's mailbox for this rank
+    MailLedger* peer_ledger;  // the peer's ledger for this rank
+    std::byte* chunks;        // of this rank's arena: a ring, and the short ones behind it
+    size_t ring_bytes;
     Location chunks_location;  // the same, as the peer finds it
     bool* trouble;             // set when status() is worth asking for
   };
   explicit ShmPair(const Parts& parts);
+  // How large a ring must and should be, and the whole of the chunks.
+  static size_t ring_bytes(size_t depth, size_t chunk_bytes, size_t peers);
+  static size_t chunks_bytes(size_t ring) { return ring + kShortChunks * kShortBytes; }
   // Tells the peer that its region is not touched any more.
   ~ShmPair() override;
 
@@ -57,7 +65,7 @@ class ShmPair final : public NetPair {
   // The same as the above for one piece and for the oldest message, without a virtual call.
   bool send(const std::byte* data, size_t bytes, Envelope envelope, bool stable) {
     if (!has_credit()) return false;
-    if (in_place_count_ != 0) count_done();
+    if (in_place_count_ != 0) count_acknowledged();  // before their slots are used again
     MailSlot* const slot = p_.layout.slot(p_.peer_slots, send_slot_);
     if (bytes <= kNearBytes) {
       slot->payload = Payload::kNear;
@@ -81,16 +89,22 @@ class ShmPair final : public NetPair {
   std::string describe() const override { return "shared memory"; }
 
  private:
+  static constexpr size_t kShortChunks = 3;
+  static constexpr size_t kShortBytes = 8 << 10;
+  size_t take_chunk(size_t bytes);
+
   void place(MailSlot* slot, size_t index, std::span<const Piece> pieces, size_t bytes,
              bool stable);
   uint64_t count_done();
+  void count_acknowledged();
   const std::byte* elsewhere(const MailSlot* slot);
 
   // What is placed in the slot of the next message, and is its flag's last.
   void post(MailSlot* slot, size_t bytes, Envelope envelope) {
     slot->signature = envelope.signature;
     slot->form = envelope.form;
-    slot->bytes = bytes;
+    slot->bytes = static_cast<uint32_t>(bytes);
+    slot->released = static_cast<uint32_t>(released_);
     ++sent_;
     send_slot_ = next_slot(send_slot_);
     if (in_place_count_ == 0) done_ = sent_;
@@ -105,6 +119,8 @@ class ShmPair final : public NetPair {
       data = elsewhere(slot);
       if (data == nullptr) return false;
     }
+    const auto news = static_cast<int32_t>(slot->released - static_cast<uint32_t>(acknowledged_));
+    if (news > 0) acknowledged_ += static_cast<uint32_t>(news);
     *message = Received{data, slot->bytes, slot->signature, slot->form};
     return true;
   }
@@ -136,11 +152,14 @@ class ShmPair final : public NetPair {
 
   uint64_t sent_ = 0;
   size_t send_slot_ = 0;       // of the next message
-  uint64_t acknowledged_ = 0;  // as last read
+  uint64_t acknowledged_ = 0;  // as last heard
   uint64_t done_ = 0;
   uint64_t released_ = 0;
   size_t receive_slot_ = 0;  // of the oldest unreleased message
   size_t in_place_count_ = 0;
+  size_t ring_at_ = 0;  // where the next chunk begins
+  size_t next_short_ = 0;
+  std::array<uint64_t, kShortChunks> short_users_{};  // the last message in each
   bool unmapped_ = false;       // a message could not be reached: see status()
   std::vector<bool> in_place_;  // of the messages that are not acknowledged, by slot
 };

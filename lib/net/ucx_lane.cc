@@ -127,7 +127,8 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
   size_t peers = 0;
   for (bool is_local : local) peers += is_local;
   size_t chunk_stride = (options_.chunk_bytes + 63) / 64 * 64;
-  size_t chunks_bytes = options_.depth * chunk_stride;
+  const size_t ring_bytes = ShmPair::ring_bytes(options_.depth, chunk_stride, peers - 1);
+  const size_t chunks_bytes = ShmPair::chunks_bytes(ring_bytes);
   Result<std::byte*> chunks = hub_->arena().allocate(peers * chunks_bytes, false);
   if (!chunks.ok()) return chunks.status();
   parts->region.chunks = *chunks;
@@ -143,7 +144,6 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
     auto pair = std::make_unique<ShmPair>(ShmPair::Parts{
         .layout = layout_,
         .depth = options_.depth,
-        .chunk_bytes = chunk_stride,
         .arena = &hub_->arena(),
         .peer = peer->get(),
         .own_slots = layout_.slots(region_, rank),
@@ -151,6 +151,7 @@ Status UcxLaneSetup::connect_local(const std::vector<Card>& cards, const std::ve
         .peer_slots = layout_.slots(peer_region, rank_),
         .peer_ledger = layout_.ledger(peer_region, rank_),
         .chunks = parts->region.chunks + (parts->region.users.size() - 1) * chunks_bytes,
+        .ring_bytes = ring_bytes,
         .chunks_location = chunks_at,
         .trouble = parts->trouble.get(),
     });

@@ -79,7 +79,7 @@ bool UcxPut::send_small(UcxOperation* operation, uint64_t sequence, std::span<co
   slot->sequence.store(sequence, std::memory_order_relaxed);
   slot->signature = envelope.signature;
   slot->form = envelope.form;
-  slot->bytes = bytes;
+  slot->bytes = static_cast<uint32_t>(bytes);
   bool is_near = bytes <= kNearBytes;
   slot->payload = is_near ? Payload::kNear : Payload::kInline;
   gather(pieces, is_near ? slot->near : slot->behind());
@@ -104,7 +104,7 @@ bool UcxPut::send_large(UcxOperation* operation, uint64_t sequence, const std::b
   slot->sequence.store(sequence, std::memory_order_relaxed);
   slot->signature = envelope.signature;
   slot->form = envelope.form;
-  slot->bytes = bytes;
+  slot->bytes = static_cast<uint32_t>(bytes);
   slot->payload = Payload::kLanded;
   return put(operation, data, bytes, place.address, *key) &&
          put_flagged(operation, reinterpret_cast<std::byte*>(slot), sizeof(MailSlot),

@@ -27,15 +27,17 @@ Execution::Execution(net::Lane* lane, device::Device* device, int ranks, unsigne
 
 void Execution::start(const Program& program, const Buffers& buffers, uint64_t signature) {
   program_ = &program;
-  buffers_ = buffers;
-  if (program.work_in_output()) buffers_.work = buffers.output;
-  straight_ = program.straight() != nullptr && straight_run_.possible();
+  std::byte* const work = program.work_in_output() ? buffers.output : buffers.work;
+  const Straight* const straight = program.straight();
+  straight_ = straight != nullptr && straight_run_.possible();
   if (straight_) {
+    straight_steps_ = static_cast<uint32_t>(straight->steps.size());
     return straight_run_.start(
-        *program.straight(), program.shape().reduction,
-        {const_cast<std::byte*>(buffers_.input), buffers_.output, buffers_.work, buffers_.temp},
-        signature);
+        *straight, program.shape().reduction,
+        {const_cast<std::byte*>(buffers.input), buffers.output, work, buffers.temp}, signature);
   }
+  buffers_ = buffers;
+  buffers_.work = work;
   signature_ = signature;
   first_ = 0;
   mismatched_ = false;
@@ -43,15 +45,12 @@ void Execution::start(const Program& program, const Buffers& buffers, uint64_t s
   announced_.assign(program.plan().operands.size(), 0);
 }
 
-Execution::Outcome Execution::poll_straight() {
-  const Outcome outcome = straight_run_.poll();
-  if (outcome == Outcome::kDone) steps_run_ += program_->steps().size();
-  if (outcome == Outcome::kMismatch) mismatch_ = straight_run_.mismatch();
-  return outcome;
-}
-
 Execution::Outcome Execution::poll() {
-  if (straight_) return poll_straight();
+  if (straight_) {
+    const Outcome outcome = straight_run_.poll();
+    if (outcome == Outcome::kDone) steps_run_ += straight_steps_;
+    return outcome;
+  }
   const auto& steps = program_->steps();
   const auto count = static_cast<uint32_t>(steps.size());
   bool moved = false;
@@ -102,7 +101,7 @@ bool Execution::advance_send(uint32_t index) {
     wire_.clear();
     for (const auto& p : program_->pieces(step, state.issued, &pieces_))
       wire_.push_back({source + p.offset * width, p.count * width});
-    if (!lane_->try_send(peer, wire_, {signature_ ^ step.tag}, program_->shape().unbuffered)) break;
+    if (!lane_->try_send(peer, wire_, {signature_ ^ step.tag}, step.stable)) break;
     ++state.issued;
     moved = true;
   }
@@ -130,9 +129,10 @@ bool Execution::advance_combine(uint32_t index) {
   return moved;
 }
 
-// A plain receive lands where it belongs, once nothing else needs that place. Other messages, and
-// those of plans that rely on buffering, land where the lane likes, and are announced whatever the
-// step waits for: their senders must not wait for what this rank still has to send.
+// A plain receive lands where it belongs, once nothing else needs that place.
+// Other messages, and those of plans that rely on buffering, land where the
+// lane likes, and are announced whatever the step waits for: their senders must
+// not wait for what this rank still has to send.
 void Execution::announce(uint32_t index) {
   const Program::BoundStep& step = program_->steps()[index];
   const auto& operands = program_->plan().operands;

@@ -1,5 +1,6 @@
-// Runs programs, one at a time, over a lane and a device: an interpreter that is polled.
-// Thread rule: one thread at a time, the one that holds the communicator.
+// Runs programs, one at a time, over a lane and a device: an interpreter that
+// is polled. Thread rule: one thread at a time, the one that holds the
+// communicator.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +26,24 @@ class Execution {
  public:
   using Outcome = run::Outcome;
 
-  // `lane` may be null for one rank; others may use it between two programs. `ahead`: receives
-  // announced before their turn.
+  // `lane` may be null for one rank; others may use it between two programs.
+  // `ahead`: receives announced before their turn.
   Execution(net::Lane* lane, device::Device* device, int ranks, unsigned ahead);
 
-  // How often poll() looks for a message of a straight program before it returns; 0: once.
+  // Whether straight programs are run as such.
+  bool runs_straight() const { return straight_run_.possible(); }
+  // How often poll() looks for a message of a straight program before it
+  // returns; 0: once.
   void set_patience(unsigned looks) { straight_run_.set_patience(looks); }
 
-  // `program` stays alive until kDone or abandon(). `signature` of 0 compares lengths only.
+  // `program` stays alive until kDone or abandon(). `signature` of 0 compares
+  // lengths only.
   void start(const Program& program, const Buffers& buffers, uint64_t signature);
   // Does what can be done now. After kDone or kMismatch the execution is over.
   Outcome poll();
   void abandon() { program_ = nullptr; }
 
-  const Mismatch& mismatch() const { return mismatch_; }
+  const Mismatch& mismatch() const { return straight_ ? straight_run_.mismatch() : mismatch_; }
   // Steps finished since the start of this object, for measurements.
   uint64_t steps_run() const { return steps_run_; }
 
@@ -49,7 +54,6 @@ class Execution {
     uint64_t base = 0;    // send: number of the first message to this peer
   };
 
-  Outcome poll_straight();
   bool ready(const Program::BoundStep& step, uint32_t chunk) const;
   bool advance_send(uint32_t index);
   bool advance_combine(uint32_t index);
@@ -73,6 +77,7 @@ class Execution {
   Mismatch mismatch_;
   bool mismatched_ = false;
   StraightRun straight_run_;
+  uint32_t straight_steps_ = 0;
   bool straight_ = false;        // the program at hand is run by it
   std::vector<bool> announces_;  // to each peer: whether its lane wants announcements
   std::vector<State> states_;

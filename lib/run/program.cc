@@ -9,6 +9,14 @@ using coll::Buffer;
 using coll::Step;
 using coll::StepKind;
 
+namespace {
+
+// Results that another rank has read stay in its cache, and are costly to write anew in the next
+// call; so up to this size of the whole they are handed on as copies.
+constexpr size_t kLeavesCaches = 256 << 10;
+
+}  // namespace
+
 Program::Program(coll::Plan plan, const coll::Layout& layout, const Shape& shape)
     : plan_(std::move(plan)), layout_(layout), shape_(shape) {
   assert(layout_.blocks() == plan_.blocks);
@@ -51,10 +59,11 @@ std::optional<Program::Piece> Program::only_piece(const BoundStep& step, Buffer 
 
 std::optional<Straight> Program::straighten() const {
   Straight straight;
-  straight.stable = shape_.unbuffered;
   const bool two_widths = shape_.has_wide();
   std::vector<int32_t> last(static_cast<size_t>(plan_.ranks), -1);
+  if (steps_.size() > Straight::kMostSteps) return {};
   for (const BoundStep& bound : steps_) {
+    if (bound.step.operands_end - bound.step.operands_begin > last.size() + 1) return {};
     const Step& step = bound.step;
     const auto piece = only_piece(bound, step.buffer, step.blocks.first);
     if (bound.chunks != 1 || !piece) return {};
@@ -62,6 +71,7 @@ std::optional<Straight> Program::straighten() const {
     made.peer = step.kind == StepKind::kSend ? step.peer : -1;
     made.wide = bound.wide;
     made.finalize = step.finalize;
+    made.stable = bound.stable;
     made.buffer = step.buffer;
     made.offset = piece->offset * width(bound.wide);
     made.bytes = piece->count * width(bound.wide);
@@ -84,12 +94,13 @@ std::optional<Straight> Program::straighten() const {
                   straight.operands.back().wide == bound.wide;
     for (uint32_t d = bound.dependencies_begin; d < bound.dependencies_end; ++d) {
       const uint32_t other = dependencies_[d].step;
-      if (step.kind == StepKind::kCombine && steps_[other].step.kind == StepKind::kSend) {
+      if (step.kind == StepKind::kCombine && steps_[other].stable) {
         straight.waits.push_back(other);
       }
     }
     made.waits_end = static_cast<uint32_t>(straight.waits.size());
-    if (made.peer >= 0) last[made.peer] = static_cast<int32_t>(straight.steps.size());
+    if (made.peer >= 0 && made.stable)
+      last[made.peer] = static_cast<int32_t>(straight.steps.size());
     straight.steps.push_back(made);
   }
   for (const int32_t step : last) {
@@ -108,6 +119,8 @@ void Program::bind(const Step& step, std::vector<int32_t>* last_send,
   BoundStep bound;
   bound.step = step;
   bound.wide = step.buffer == Buffer::kWork && shape_.has_wide();
+  bound.stable = shape_.unbuffered && (step.buffer == Buffer::kInput || !shape_.in_order ||
+                                       layout_.total() * shape_.element_bytes > kLeavesCaches);
   const std::vector<uint32_t>& before = prefix(step.buffer);
   size_t elements = 0;
   uint32_t chunks = 0;

@@ -30,8 +30,8 @@ struct Shape {
   size_t accumulator_bytes = 1;  // of pure movement: element_bytes
   // The operator tells partials from contributions even where both are elements.
   bool marks_partials = false;
-  size_t max_message = 0;        // bytes of a chunk at most
-  bool unbuffered = false;       // of the algorithm: see coll::Algorithm
+  size_t max_message = 0;   // bytes of a chunk at most
+  bool unbuffered = false;  // of the algorithm: see coll::Algorithm
   // Counts are known to the two sides of a message only, so each message names its sender's.
   bool own_counts = false;
   bool in_order = false;  // of the algorithm: see coll::runs_in_order()
@@ -54,7 +54,8 @@ class Program {
   struct BoundStep {
     coll::Step step;
     bool packed = false;
-    bool wide = false;  // the buffer holds accumulators
+    bool wide = false;    // the buffer holds accumulators
+    bool stable = false;  // send: see net::Lane::try_send
     uint32_t chunks = 1;
     uint64_t tag = 0;          // of its messages, see Shape::own_counts: elements of the step
     uint32_t first_chunk = 0;  // global number

@@ -15,6 +15,8 @@
 namespace hetccl::run {
 
 struct Straight {
+  static constexpr size_t kMostSteps = 256;
+
   struct Operand {
     int32_t peer;  // -1: local
     bool wide;
@@ -26,18 +28,18 @@ struct Straight {
     int32_t peer;  // of a send; -1: combine
     bool wide;
     bool finalize;
+    bool stable;  // send: see net::Lane::try_send. Other messages are copied at once
     bool copies;  // combine: one operand, as it is
     coll::Buffer buffer;
     size_t offset, bytes, count;  // in the buffer; count of elements
     uint64_t tag;                 // of its messages
     uint32_t operands_begin, operands_end;
-    uint32_t waits_begin, waits_end;  // combine: sends whose pieces it overwrites
+    uint32_t waits_begin, waits_end;  // combine: stable sends whose pieces it overwrites
   };
   std::vector<Step> steps;
   std::vector<Operand> operands;
   std::vector<uint32_t> waits;
-  std::vector<uint32_t> last_sends;  // the last one to each peer
-  bool stable = false;               // see Lane::try_send
+  std::vector<uint32_t> last_sends;  // the last stable one to each peer
 };
 
 }  // namespace hetccl::run
