@@ -104,6 +104,11 @@ Status run_call(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
   return comm->communicator->call(call, static_cast<Stream*>(stream));
 }
 
+void keep_error(hetcclComm_t comm, const Status& s) {
+  std::lock_guard lock(comm->mutex);
+  comm->last_error = s.message();
+}
+
 // `refuse` says what is wrong with the arguments beyond what the call itself shows.
 template <typename Refuse>
 hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t stream,
@@ -112,16 +117,21 @@ hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t st
     if (Status s = check_handle(comm); !s.ok()) return s;
     Status s = refuse();
     if (s.ok()) s = run_call(call, comm, stream);
-    if (!s.ok()) {
-      std::lock_guard lock(comm->mutex);
-      comm->last_error = s.message();
-    }
+    if (!s.ok()) keep_error(comm, s);
     return s;
   });
 }
 
 hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
-  return collective(call, comm, stream, [] { return Status(); });
+  if (stream != nullptr || !hetccl::is_live(comm)) [[unlikely]] {
+    return collective(call, comm, stream, [] { return Status(); });
+  }
+  return guarded([&] {
+    Status s = comm->communicator->call(call);
+    if (!s.ok()) [[unlikely]]
+      keep_error(comm, s);
+    return s;
+  });
 }
 
 Status check_list(const char* call, const char* name, const size_t* list) {

@@ -16,15 +16,22 @@ namespace hetccl {
 
 class CallHistory {
  public:
-  void add(uint64_t sequence, const Call& call, const CachedProgram& program) {
+  void add(uint64_t sequence, const CachedProgram& program) {
     Entry& e = entries_[sequence % entries_.size()];
     e.sequence.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
     e.hash.store(program.hash, std::memory_order_relaxed);
-    e.what.store(pack(call), std::memory_order_relaxed);
-    e.count.store(call.count, std::memory_order_relaxed);
-    if (call.has_lists()) add_text(sequence, program.text);
+    e.what.store(program.what, std::memory_order_relaxed);
+    e.count.store(program.count, std::memory_order_relaxed);
+    if (!program.text.empty()) [[unlikely]]
+      add_text(sequence, program.text);
     e.sequence.store(sequence, std::memory_order_release);
+  }
+  // CachedProgram::what of a call.
+  static uint64_t pack(const Call& c) {
+    return static_cast<uint64_t>(c.collective) | static_cast<uint64_t>(c.type) << 8 |
+           static_cast<uint64_t>(c.op & 0xffff) << 16 |
+           static_cast<uint64_t>(static_cast<uint32_t>(c.root)) << 32;
   }
 
   // False: not made yet, or too long ago.
@@ -55,11 +62,6 @@ class CallHistory {
     std::string text;
   };
 
-  static uint64_t pack(const Call& c) {
-    return static_cast<uint64_t>(c.collective) | static_cast<uint64_t>(c.type) << 8 |
-           static_cast<uint64_t>(c.op & 0xffff) << 16 |
-           static_cast<uint64_t>(static_cast<uint32_t>(c.root)) << 32;
-  }
   static Call unpack(uint64_t w) {
     Call c{static_cast<coll::Collective>(w & 0xff)};
     c.type = static_cast<DataType>(w >> 8 & 0xff);
@@ -67,7 +69,7 @@ class CallHistory {
     c.root = static_cast<int>(w >> 32);
     return c;
   }
-  void add_text(uint64_t sequence, const std::string& text) {
+  __attribute__((noinline)) void add_text(uint64_t sequence, const std::string& text) {
     std::lock_guard lock(texts_mutex_);
     texts_[sequence % texts_.size()] = {sequence, text};
   }

@@ -54,7 +54,7 @@ Status Communicator::prepare(const Call& call, bool keep, Prepared* p) {
   p->buffers.input = static_cast<const std::byte*>(call.send);
   p->buffers.output = static_cast<std::byte*>(call.recv);
   p->sequence = ++sequence_;
-  history_.add(p->sequence, call, *program);
+  history_.add(p->sequence, *program);
   if (settings_.check) p->signature = hash_mix(program->hash, p->sequence) | 1;
   if (record_.is_open()) record_call(call);
   return {};
@@ -123,12 +123,15 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
   CachedProgram made{choice.algorithm,
                      extents,
                      hash_of(call, ranks()),
+                     CallHistory::pack(call),
+                     call.count,
                      call.has_lists() ? text_of(call, ranks()) : std::string(),
                      piece,
                      bind(piece != 0 ? piece : call.count),
                      {}};
   made.ready_made = made.program.straight() != nullptr && made.program.work_bytes() == 0 &&
-                    made.program.temp_bytes() == 0;
+                    made.program.temp_bytes() == 0 && execution_->runs_straight() &&
+                    !record_.is_open() && !call.has_lists();
   if (made_operator != nullptr) {
     made.hash = hash_mix(made.hash, made_operator->hash());
     made.text = text_of(call, ranks()) + " (" + made_operator->text() + ")";
@@ -147,6 +150,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_delegated(const Call& ca
   made.ready_made = false;
   made.extents = extents;
   made.hash = hash_of(call, ranks());
+  made.what = CallHistory::pack(call);
+  made.count = call.count;
   made.delegate = delegation_->name();
   if (log::enabled(log::Level::kInfo)) {
     log::info((name_.empty() ? "" : name_ + ": ") + text_of(call, ranks()) + ": delegated to " +
@@ -173,13 +178,10 @@ void Communicator::record_call(const Call& call) {
   record_ << std::endl;
 }
 
-Status Communicator::call(const Call& call) {
+Status Communicator::call_prepared(const Call& call) {
   std::unique_lock lock(mutex_);
   // Only a holder of mutex_ adds to the queue, so that an empty one stays empty.
   const bool queued = queued_.load(std::memory_order_acquire) != 0;
-  if (!queued) {
-    if (const CachedProgram* program = ready_made(call)) return run_ready_made(call, *program);
-  }
   Prepared prepared;
   if (Status s = prepare(call, queued, &prepared); !s.ok()) return s;
   if (!queued) return run(prepared);
@@ -239,40 +241,6 @@ void Communicator::enqueue(StreamCall* call) {
     queued_.store(queue_.size(), std::memory_order_release);
   }
   Context::get().progress_thread().submit(call);
-}
-
-// The program of a call that prepare() and begin() would find nothing to do or to refuse in: the
-// same as the last one, between ranks of one node, on buffers of the host that are plainly apart.
-const CachedProgram* Communicator::ready_made(const Call& call) {
-  const CachedProgram* const program = cache_.latest(call);
-  if (program == nullptr || !program->ready_made || device::any_loaded() || record_.is_open() ||
-      finalized_ || failed_.load(std::memory_order_acquire)) {
-    return nullptr;
-  }
-  const auto send = reinterpret_cast<uintptr_t>(call.send);
-  const auto recv = reinterpret_cast<uintptr_t>(call.recv);
-  const Extents& e = program->extents;
-  const bool apart = send + e.send_bytes <= recv || recv + e.recv_bytes <= send;
-  return apart && call.send != nullptr && call.recv != nullptr ? program : nullptr;
-}
-
-Status Communicator::run_ready_made(const Call& call, const CachedProgram& program) {
-  last_algorithm_.store(program.algorithm->name, std::memory_order_relaxed);
-  current_sequence_ = ++sequence_;
-  history_.add(current_sequence_, call, program);
-  current_signature_ = settings_.check ? hash_mix(program.hash, current_sequence_) | 1 : 0;
-  current_ = &program;
-  buffers_.input = static_cast<const std::byte*>(call.send);
-  buffers_.output = static_cast<std::byte*>(call.recv);
-  with_device_ = false;
-  executing_ = execution_.get();
-  over_ = host_lane_;
-  begun_ = program.extents.total_elements;
-  phase_ = Phase::kRunning;
-  executing_->start(program.program, buffers_, current_signature_);
-  idle_rounds_ = 0;
-  next_comparison_s_ = 1;
-  return finish();
 }
 
 Status Communicator::run(const Prepared& prepared) {

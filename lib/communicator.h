@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/quick_mutex.h"
 #include "lib/base/settings.h"
 #include "lib/call.h"
 #include "lib/call_history.h"
@@ -123,6 +124,7 @@ class Communicator final : public net::GroupListener {
   // The holder of the turn runs one prepared call.
   void enqueue(StreamCall* call);
   Status run(const Prepared& prepared);
+  Status call_prepared(const Call& call);
   const CachedProgram* ready_made(const Call& call);
   Status run_ready_made(const Call& call, const CachedProgram& program);
   Status finish();
@@ -160,7 +162,7 @@ class Communicator final : public net::GroupListener {
   bool crowded_ = false;  // more ranks than cores on this machine
   bool joined_ = false;
 
-  std::timed_mutex mutex_;
+  QuickMutex mutex_;
   ProgramCache cache_;
   Operators operators_;
   CallHistory history_;

@@ -21,6 +21,10 @@ struct hetcclComm {
 
 namespace hetccl {
 
+inline bool is_live(hetcclComm_t comm) {
+  return comm != nullptr && comm->mark == hetcclComm::kLive;
+}
+
 inline Status check_handle(hetcclComm_t comm) {
   if (comm == nullptr) return invalid_argument("the communicator is NULL");
   if (comm->mark != hetcclComm::kLive) {

@@ -25,7 +25,8 @@ inline hetcclResult_t report(const Status& status) {
 template <typename Body>
 hetcclResult_t guarded(Body body) {
   try {
-    return report(body());
+    const Status status = body();
+    return status.ok() ? hetcclSuccess : report(status);
   } catch (const std::bad_alloc&) {
     return report(system_error("out of memory"));
   } catch (const std::exception& e) {

@@ -19,6 +19,8 @@ struct CachedProgram {
   const coll::Algorithm* algorithm;
   Extents extents;
   uint64_t hash;     // of the call
+  uint64_t what;     // the call's collective, type, operator and root, for CallHistory
+  size_t count;      // of the call
   std::string text;  // of the call, where it has lists of counts or an operator of its own
   // A call that is run piece after piece, so that what one phase leaves in the cache is there for
   // the next: `program` serves each piece of `piece` elements, `last` the shorter one at the end,
