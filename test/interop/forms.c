@@ -1,5 +1,6 @@
-/* Every collective in all its forms, with odd data types. Rank 0 prints a hash of each buffer of
- * each rank, guards and gaps included: the output is the same with and without the interposer. */
+/* Every collective in all its forms, with odd data types. Rank 0 of each communicator writes a hash
+ * of each buffer of each rank, guards and gaps included: the output is the same with and without
+ * the interposer. usage: forms blocking|non-blocking FOLDER, where each rank writes a file. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@ enum { kBytes = 1 << 17, kGuard = 256 };
 
 static int rank, size, blocking;
 static MPI_Comm comm;
+static FILE* output;
 static unsigned char *in_memory, *out_memory, *in, *out;
 
 static void check(int code, const char* what) {
@@ -44,13 +46,13 @@ static void record(const char* what, int detail) {
     MPI_Send(&mine, 8, MPI_BYTE, 0, 7, comm);
     return;
   }
-  printf("%s %d of %d:", what, detail, size);
+  fprintf(output, "%s %d of %d:", what, detail, size);
   for (int r = 0; r < size; ++r) {
     uint64_t theirs = mine;
     if (r > 0) MPI_Recv(&theirs, 8, MPI_BYTE, r, 7, comm, MPI_STATUS_IGNORE);
-    printf(" %016llx", (unsigned long long)theirs);
+    fprintf(output, " %016llx", (unsigned long long)theirs);
   }
-  printf("\n");
+  fprintf(output, "\n");
 }
 
 static void clear(void) {
@@ -333,7 +335,12 @@ int main(int argc, char** argv) {
   int world_rank, world_size;
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-  blocking = argc < 2 || strcmp(argv[1], "non-blocking") != 0;
+  if (argc != 3) MPI_Abort(MPI_COMM_WORLD, 2);
+  blocking = strcmp(argv[1], "blocking") == 0;
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d", argv[2], world_rank);
+  output = fopen(path, "w");
+  if (output == NULL) MPI_Abort(MPI_COMM_WORLD, 2);
   everything(MPI_COMM_WORLD);
   MPI_Comm part;
   MPI_Comm_split(MPI_COMM_WORLD, world_rank == 0, -world_rank, &part);
@@ -341,6 +348,7 @@ int main(int argc, char** argv) {
   MPI_Comm_free(&part);
   for (int s = 0; s < kShapes; ++s) MPI_Type_free(&shapes[s]);
   free(in_memory), free(out_memory);
+  fclose(output);
   MPI_Finalize();
   return 0;
 }

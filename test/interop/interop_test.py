@@ -49,14 +49,23 @@ class Base(unittest.TestCase):
 class Forms(Base):
     """Each collective in all forms and with odd types gives what plain MPI gives."""
 
-    def compare(self, ranks, arguments=(), env=None, node_size=0):
-        plain = start(ranks, "forms", arguments, plain=True)
-        self.assertEqual(plain.returncode, 0, plain.stdout[-2000:] + plain.stderr)
-        ours = start(ranks, "forms", arguments, env=env, node_size=node_size)
-        self.assertEqual(ours.returncode, 0, ours.stdout[-2000:] + ours.stderr)
-        self.assertGreater(len(plain.stdout.splitlines()), 1000)
-        self.assertEqual(sorted(ours.stdout.splitlines()), sorted(plain.stdout.splitlines()))
-        return taken(ours.stderr)
+    def forms(self, ranks, arguments, **how):
+        with tempfile.TemporaryDirectory() as folder:
+            done = start(ranks, "forms", [*arguments, folder], **how)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            written = {}
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), encoding="ascii") as file:
+                    written[name] = file.read().splitlines()
+        return written, taken(done.stderr)
+
+    def compare(self, ranks, form="blocking", env=None, node_size=0):
+        plain, _ = self.forms(ranks, [form], plain=True)
+        ours, calls = self.forms(ranks, [form], env=env, node_size=node_size)
+        self.assertEqual(len(plain), ranks)
+        self.assertGreater(len(plain["0"]), 1000)
+        self.assertEqual(ours, plain)
+        return calls
 
     def test_blocking(self):
         calls = self.compare(3)
@@ -65,7 +74,7 @@ class Forms(Base):
             self.assertGreater(ours, 0, name)
 
     def test_non_blocking(self):
-        for name, (_, ours) in self.compare(3, ["non-blocking"]).items():
+        for name, (_, ours) in self.compare(3, "non-blocking").items():
             self.assertGreater(ours, 0, name)
 
     def test_between_nodes(self):
@@ -148,6 +157,11 @@ class Ways(Base):
         done = start(2, "info", env={"HETCCL_MPI_REPORT": "0"})
         self.passes(done, "info")
         self.assertNotIn("collectives of rank", done.stderr)
+
+    def test_linked_instead_of_preloaded(self):
+        env = {"HETCCL_MPI": "all", "HETCCL_MPI_REPORT": "1"}
+        calls = self.passes(mpi.run(3, [program("linked")], env=env), "legal")
+        self.assertEqual(calls["Scatter"], (20, 20))
 
     def test_run_without_a_program(self):
         done = mpi.subprocess.run([RUN], capture_output=True, text=True, check=False)
