@@ -8,6 +8,7 @@
 #include "lib/communicator.h"
 #include "lib/context.h"
 #include "lib/device_tools.h"
+#include "lib/group.h"
 #include "lib/handle.h"
 #include "lib/last_error.h"
 #include "lib/stream.h"
@@ -16,6 +17,7 @@ using hetccl::Call;
 using hetccl::check_handle;
 using hetccl::Communicator;
 using hetccl::Context;
+using hetccl::Group;
 using hetccl::guarded;
 using hetccl::invalid_argument;
 using hetccl::invalid_usage;
@@ -99,6 +101,7 @@ Status check_ranks(const void* comm, int nranks, int rank) {
 }
 
 Status run_call(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
+  if (Group::open()) return Group::add(comm->communicator.get(), call, stream);
   if (stream == nullptr) return comm->communicator->call(call);
   if (!Context::get().has_stream(stream)) return comm->communicator->call_native(call, stream);
   return comm->communicator->call(call, static_cast<Stream*>(stream));
@@ -123,7 +126,7 @@ hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t st
 }
 
 hetcclResult_t collective(const Call& call, hetcclComm_t comm, hetcclStream_t stream) {
-  if (stream != nullptr || !hetccl::is_live(comm)) [[unlikely]] {
+  if (stream != nullptr || Group::open() || !hetccl::is_live(comm)) [[unlikely]] {
     return collective(call, comm, stream, [] { return Status(); });
   }
   return guarded([&] {

@@ -24,8 +24,11 @@
 #include "lib/delegation.h"
 #include "lib/device_paths.h"
 #include "lib/device_run.h"
+#include "lib/group.h"
+#include "lib/native_turn.h"
 #include "lib/net/control.h"
 #include "lib/operators.h"
+#include "lib/point_to_point.h"
 #include "lib/program_cache.h"
 #include "lib/run/execution.h"
 #include "lib/scratch.h"
@@ -61,6 +64,23 @@ class Communicator final : public net::GroupListener {
   // Ordered in a native stream of the communicator's device, or where it has none of the buffers'.
   Status call_native(const Call& call, hetcclStream_t stream);
 
+  // ---- for groups, which make calls without waiting for the communicator
+
+  // What this rank can see is wrong with a call, else the device of a buffer; null: the host's.
+  Result<device::Accelerator*> check(const Call& call);
+  Result<device::Accelerator*> check(const Group::Message& message);
+  // Between the two, no other thread makes a call. False: one is in the way.
+  bool try_hold() { return mutex_.try_lock(); }
+  void let_go() { mutex_.unlock(); }
+  // Held: a call that has its place in the order of calls. Whoever gets it polls it.
+  Result<std::unique_ptr<StreamCall>> queue_call(const Call& call);
+  // In a native stream of the communicator's device, or of `buffers`' where it has none.
+  Result<NativeTurn> take_turn(device::Accelerator* buffers, hetcclStream_t stream) const;
+  PointToPoint& point_to_point() { return *point_to_point_; }
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  // Fruitless looks before a waiter leaves its core to others.
+  uint32_t patience() const { return crowded_ ? 0 : static_cast<uint32_t>(settings_.spin); }
+
   // What the new communicator has of its own; negative: as this one.
   struct SplitConfig {
     double timeout_s = -1;
@@ -87,6 +107,7 @@ class Communicator final : public net::GroupListener {
   bool describe_call(uint64_t sequence, net::CallRecord* record) override;
 
  private:
+  friend class Batch;
   friend class StreamCall;
 
   Communicator(std::shared_ptr<net::Session> session, net::GroupId id, std::vector<int> members,
@@ -97,6 +118,7 @@ class Communicator final : public net::GroupListener {
   Status find_device_paths();
   Status find_delegation();
   Status make_executions();
+  void make_point_to_point(std::unique_ptr<net::Lane> lane);
   Status connect();
   void read_places();
   std::chrono::steady_clock::time_point creation_deadline() const;
@@ -123,6 +145,7 @@ class Communicator final : public net::GroupListener {
 
   // The holder of the turn runs one prepared call.
   void enqueue(StreamCall* call);
+  void take_place(StreamCall* call);
   Status run(const Prepared& prepared);
   Status call_prepared(const Call& call);
   const CachedProgram* ready_made(const Call& call);
@@ -153,6 +176,7 @@ class Communicator final : public net::GroupListener {
   std::unique_ptr<run::Execution> execution_;
   std::unique_ptr<DeviceRun> device_run_;
   std::unique_ptr<Delegation> delegation_;
+  std::unique_ptr<PointToPoint> point_to_point_;
   net::Lane* host_lane_ = nullptr;              // over lane_, or itself
   std::vector<FoundPath> paths_;                // between devices, to all ranks
   device::Accelerator* accelerator_ = nullptr;  // of this rank; null: none
@@ -168,7 +192,7 @@ class Communicator final : public net::GroupListener {
   CallHistory history_;
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;
-  bool finalized_ = false;
+  std::atomic<bool> finalized_{false};
   std::atomic<const char*> last_algorithm_{""};
   std::set<coll::Collective> noticed_;  // forced algorithms that gave way
   std::ofstream record_;

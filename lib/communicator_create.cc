@@ -18,6 +18,8 @@ constexpr size_t kSharedMemoryChunk = 64 << 10;  // lives in the L2 cache
 constexpr double kDelegationLimit_s = 60;        // for all ranks to join a vendor's library
 constexpr size_t kNetworkChunk = 256 << 10;      // a round trip costs less than its transfer
 
+constexpr unsigned kMessageDepth = 4;  // chunks of a Send in flight
+
 constexpr unsigned kPatience = 64;  // looks at a flag between two looks at everything else
 
 // The first trouble among the cards of all ranks.
@@ -197,7 +199,7 @@ Status Communicator::connect() {
   } else {
     trouble = device.status();
   }
-  std::unique_ptr<net::LaneSetup> setup;
+  std::unique_ptr<net::LaneSetup> setup, messages;
   if (ranks() > 1 && trouble.ok()) {
     auto fabric = Context::get().fabric(settings_);
     if (!fabric.ok()) {
@@ -210,6 +212,12 @@ Status Communicator::connect() {
       } else {
         trouble = opened.status();
       }
+      auto apart = (*fabric)->open_lane(ranks(), rank_, {chunk_bytes_, kMessageDepth});
+      if (apart.ok()) {
+        messages = std::move(*apart);
+      } else {
+        trouble = apart.status();
+      }
     }
   }
   cpu_set_t cores;
@@ -218,17 +226,20 @@ Status Communicator::connect() {
   Packer card;
   Trouble::put(&card, trouble);
   card.put(cores).put(setup ? setup->card() : std::string());
+  card.put(messages ? messages->card() : std::string());
   std::vector<std::string> cards;
   Status s = session_->allgather(id_, std::move(card).take(), &cards, creation_deadline());
   if (!s.ok()) return s;
   const std::string& host = session_->place(members_[rank_]).host;
   int ranks_here = 0;
   std::vector<bool> shares(cards.size());
+  std::vector<std::string> message_cards;
   for (int r = 0; r < ranks(); ++r) {
     Unpacker u(cards[r]);
     if (Status t = Trouble::take(&u, r); !t.ok()) return t;
     const auto theirs = u.get<cpu_set_t>();
     cards[r] = u.get_string();
+    message_cards.push_back(u.get_string());
     if (!u.finished()) return internal_error("card of rank " + std::to_string(r) + " garbled");
     shares[r] = model_.node_of[r] == model_.node_of[rank_];
     if (session_->place(members_[r]).host != host) continue;
@@ -240,6 +251,11 @@ Status Communicator::connect() {
     auto lane = setup->connect(cards, shares);
     if (!lane.ok()) return lane.status();
     lane_ = std::move(*lane);
+    auto apart = messages->connect(message_cards, shares);
+    if (!apart.ok()) return apart.status();
+    make_point_to_point(std::move(*apart));
+  } else {
+    make_point_to_point(nullptr);
   }
   if (Status found = find_device_paths(); !found.ok()) return found;
   if (Status found = find_delegation(); !found.ok()) return found;
@@ -293,6 +309,19 @@ Status Communicator::find_delegation() {
         delegation_->reason());
   }
   return {};
+}
+
+void Communicator::make_point_to_point(std::unique_ptr<net::Lane> lane) {
+  PointToPoint::Options options;
+  options.lane = std::move(lane);
+  options.ranks = ranks();
+  options.rank = rank_;
+  options.depth = kMessageDepth;
+  options.chunk_bytes = chunk_bytes_;
+  options.timeout_s = settings_.timeout_s;
+  options.failure = [this] { return failure(); };
+  options.broken = [this](const Status& why) { broken(why); };
+  point_to_point_ = std::make_unique<PointToPoint>(std::move(options));
 }
 
 Status Communicator::make_executions() {

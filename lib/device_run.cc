@@ -23,12 +23,12 @@ bool is_readable(const void* pointer, size_t bytes) {
   return read == 2 || (read < 0 && errno != EFAULT);
 }
 
-Status locate_one(const Call& call, const char* name, const void* pointer, size_t bytes,
+Status locate_one(const std::string& call, const char* name, const void* pointer, size_t bytes,
                   device::Accelerator** owner) {
   if (bytes == 0) return {};
   device::Memory memory;
   const auto fail = [&](const std::string& why) {
-    return invalid_argument(std::string(coll::name_of(call.collective)) + ": " + name + " " + why);
+    return invalid_argument(call + ": " + name + " " + why);
   };
   auto found = device::owner_of(pointer, &memory);
   if (!found.ok()) return fail(found.status().message());
@@ -53,10 +53,18 @@ Status locate_one(const Call& call, const char* name, const void* pointer, size_
 
 Result<Where> locate(const Call& call, const Extents& extents) {
   Where where;
-  Status s = locate_one(call, "sendbuff", call.send, extents.send_bytes, &where.send);
-  if (s.ok()) s = locate_one(call, "recvbuff", call.recv, extents.recv_bytes, &where.recv);
+  const std::string name(coll::name_of(call.collective));
+  Status s = locate_one(name, "sendbuff", call.send, extents.send_bytes, &where.send);
+  if (s.ok()) s = locate_one(name, "recvbuff", call.recv, extents.recv_bytes, &where.recv);
   if (!s.ok()) return s;
   return where;
+}
+
+Result<device::Accelerator*> locate(const std::string& call, const char* name, const void* pointer,
+                                    size_t bytes) {
+  device::Accelerator* owner = nullptr;
+  if (Status s = locate_one(call, name, pointer, bytes, &owner); !s.ok()) return s;
+  return owner;
 }
 
 Result<DeviceRun::Device*> DeviceRun::open(device::Accelerator* accelerator) {

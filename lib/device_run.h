@@ -35,6 +35,9 @@ struct Where {
 // Buffers that this rank does not use are not looked at. hetcclInvalidArgument: memory of a device
 // that this process cannot use, or a range that leaves its allocation.
 Result<Where> locate(const Call& call, const Extents& extents);
+// Of one buffer; `call` and `name` are for the error.
+Result<device::Accelerator*> locate(const std::string& call, const char* name, const void* pointer,
+                                    size_t bytes);
 
 class DeviceRun {
  public:

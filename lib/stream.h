@@ -22,10 +22,11 @@ class Stream {
 
  private:
   friend class StreamCall;
+  friend class Batch;
   friend class Communicator;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<StreamCall*> queue_;
+  std::deque<run::Task*> queue_;  // calls and batches
   Status first_error_;
 };
 

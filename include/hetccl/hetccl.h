@@ -242,6 +242,29 @@ HETCCL_API hetcclResult_t hetcclExscan(const void* sendbuff, void* recvbuff, siz
                                        hetcclStream_t stream);
 HETCCL_API hetcclResult_t hetcclBarrier(hetcclComm_t comm, hetcclStream_t stream);
 
+/* ---- Messages between two ranks, and groups ---- */
+
+/* `count` elements for rank `peer`, which receives as many of the same type: the k-th hetcclSend
+ * from one rank to another goes to the k-th hetcclRecv there, whatever collectives are made in
+ * between. Complete when sendbuff may be written again; that may be before the other has received,
+ * and may be not until then. `peer` may be this rank. */
+HETCCL_API hetcclResult_t hetcclSend(const void* sendbuff, size_t count, hetcclDataType_t type,
+                                     int peer, hetcclComm_t comm, hetcclStream_t stream);
+/* A count or a type that is not the sender's is hetcclInvalidUsage on both ranks. */
+HETCCL_API hetcclResult_t hetcclRecv(void* recvbuff, size_t count, hetcclDataType_t type, int peer,
+                                     hetcclComm_t comm, hetcclStream_t stream);
+
+/* Calls that this thread makes between the two, collectives, sends and receives on any
+ * communicators, are made together by the last hetcclGroupEnd, and progress whatever their order;
+ * only collectives of one communicator must be named in the same order by all its ranks. Their
+ * buffers are the library's from the call on. An invalid argument is returned by the call itself,
+ * which is then no part of the group. Groups may be nested, which changes nothing, and empty.
+ * The calls of a group on one stream take one place in it. */
+HETCCL_API hetcclResult_t hetcclGroupStart(void);
+/* Calls without a stream are complete on return. Returns the first error, after they have all
+ * ended. */
+HETCCL_API hetcclResult_t hetcclGroupEnd(void);
+
 /* ---- Operators made at run time ----
  * All ranks create the same operators in the same order: the k-th of one rank is the k-th of the
  * others. Local; an operator can be used in `comm` only, until it is destroyed or `comm` is. On

@@ -307,6 +307,14 @@ class Communicator {
     run(hetcclExscan(send, recv, count, data_type<T>, op, handle_, stream));
   }
   void barrier(hetcclStream_t stream = nullptr) const { run(hetcclBarrier(handle_, stream)); }
+  template <typename T>
+  void send(const T* send, std::size_t count, int peer, hetcclStream_t stream = nullptr) const {
+    run(hetcclSend(send, count, data_type<T>, peer, handle_, stream));
+  }
+  template <typename T>
+  void recv(T* recv, std::size_t count, int peer, hetcclStream_t stream = nullptr) const {
+    run(hetcclRecv(recv, count, data_type<T>, peer, handle_, stream));
+  }
 
  private:
   explicit Communicator(hetcclComm_t handle) noexcept : handle_(handle) {}
@@ -365,6 +373,26 @@ class Operator {
   hetcclRedOp_t op_ = hetcclSum;
   hetcclComm_t comm_;
   std::shared_ptr<void> function_;
+};
+
+// The calls that this thread makes while it exists are made together by end(). An exception on the
+// way leaves the calls made so far to the destructor, which makes them: other ranks count on them.
+class Group {
+ public:
+  Group() { check(hetcclGroupStart()); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() {
+    if (!ended_) (void)hetcclGroupEnd();
+  }
+  // Waits for the calls that have no stream; throws the first error among them.
+  void end() {
+    if (std::exchange(ended_, true)) return;
+    check(hetcclGroupEnd());
+  }
+
+ private:
+  bool ended_ = false;
 };
 
 }  // namespace hetccl
