@@ -359,6 +359,53 @@ TEST_F(Groups, DestroyAfterSendLosesNothing) {
   }
 }
 
+// Memory of a (simulated) device, of the host, and of one kind at each end; without a stream, in a
+// native one, and to oneself.
+TEST_F(Groups, MemoryOfDevices) {
+  hetcclConfig_t config = HETCCL_CONFIG_INITIALIZER;
+  config.device_kind = hetcclMemorySimCuda;
+  config.device = 0;
+  hetcclComm_t own = nullptr;
+  ASSERT_EQ(hetcclCommSplit(comm, 0, 0, &own, &config), hetcclSuccess);
+  hetcclStream_t native = nullptr;
+  ASSERT_EQ(hetcclInternalStreamCreate(hetcclMemorySimCuda, 0, &native), hetcclSuccess);
+  for (const size_t count : {size_t{0}, size_t{5}, size_t{70000}, size_t{1000001}}) {
+    void *from = nullptr, *to = nullptr;
+    const size_t bytes = std::max<size_t>(4, count * 4);
+    ASSERT_EQ(hetcclMemAlloc(&from, bytes, hetcclMemorySimCuda), hetcclSuccess);
+    ASSERT_EQ(hetcclMemAlloc(&to, bytes, hetcclMemorySimCuda), hetcclSuccess);
+    const auto out = message(rank, 3, count);
+    EXPECT_EQ(hetcclInternalCopy(from, out.data(), count * 4), hetcclSuccess);
+    for (int kinds = 0; kinds < 4; ++kinds) {
+      const bool sends_device = (kinds & 1) != 0, receives_device = (kinds & 2) != 0;
+      for (hetcclStream_t stream : {hetcclStream_t{nullptr}, native}) {
+        std::vector<int32_t> in(count, -1);
+        const std::vector<int32_t> nothing(count, -1);
+        EXPECT_EQ(hetcclInternalCopy(to, nothing.data(), count * 4), hetcclSuccess);
+        EXPECT_EQ(hetcclGroupStart(), hetcclSuccess);
+        EXPECT_EQ(
+            hetcclSend(sends_device ? from : out.data(), count, hetcclInt32, right(), own, stream),
+            hetcclSuccess)
+            << hetcclGetLastError(own);
+        EXPECT_EQ(
+            hetcclRecv(receives_device ? to : in.data(), count, hetcclInt32, left(), own, stream),
+            hetcclSuccess)
+            << hetcclGetLastError(own);
+        EXPECT_EQ(hetcclGroupEnd(), hetcclSuccess) << hetcclGetLastError(nullptr);
+        EXPECT_EQ(hetcclInternalStreamSynchronize(hetcclMemorySimCuda, 0, native), hetcclSuccess);
+        if (receives_device) {
+          EXPECT_EQ(hetcclInternalCopy(in.data(), to, count * 4), hetcclSuccess);
+        }
+        EXPECT_EQ(in, message(left(), 3, count)) << count << " elements, kinds " << kinds;
+      }
+    }
+    EXPECT_EQ(hetcclMemFree(from), hetcclSuccess);
+    EXPECT_EQ(hetcclMemFree(to), hetcclSuccess);
+  }
+  EXPECT_EQ(hetcclInternalStreamDestroy(hetcclMemorySimCuda, 0, native), hetcclSuccess);
+  EXPECT_EQ(hetcclCommDestroy(own), hetcclSuccess);
+}
+
 // ---- ranks that differ
 
 TEST_F(Groups, CountsOrTypesThatDifferAreNamedAndEndTheCommunicator) {
