@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kPiece = 1 << 20;           // of a large all-reduce: what the L2 cache holds
+constexpr size_t kSmall = 16 * 1024;         // bytes; below, what a step costs is its waiting
 constexpr size_t kUnknownBlock = 16 * 1024;  // bytes, for blocks whose sizes not all ranks know
 constexpr double kMismatchWait_s = 5;        // for the verdict of the control plane
 
@@ -110,7 +111,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
               choice.algorithm->name + ", " + choice.reason);
   }
   shape.unbuffered = choice.algorithm->unbuffered;
-  shape.in_order = one_node_ && !call.apart(ranks()) &&
+  // Ranks that share a core do better to go on with whatever is there than to give the core away.
+  shape.in_order = one_node_ && (!crowded_ || query.bytes <= kSmall) && !call.apart(ranks()) &&
                    coll::runs_in_order(*choice.algorithm, ranks(), call.root, settings_.depth);
   auto bind = [&](size_t count) {
     Call part = call;
@@ -235,14 +237,12 @@ Status Communicator::call_native(const Call& call, hetcclStream_t stream) {
 }
 
 void Communicator::enqueue(StreamCall* call) {
-  take_place(call);
+  {
+    std::lock_guard lock(queue_mutex_);
+    queue_.push_back(call);
+    queued_.store(queue_.size(), std::memory_order_release);
+  }
   Context::get().progress_thread().submit(call);
-}
-
-void Communicator::take_place(StreamCall* call) {
-  std::lock_guard lock(queue_mutex_);
-  queue_.push_back(call);
-  queued_.store(queue_.size(), std::memory_order_release);
 }
 
 Status Communicator::run(const Prepared& prepared) {
@@ -492,11 +492,8 @@ Status Communicator::finalize() {
     std::lock_guard lock(mutex_);
     finalized_ = true;
   }
-  {
-    std::unique_lock lock(queue_mutex_);
-    queue_empty_.wait(lock, [&] { return queue_.empty(); });
-  }
-  point_to_point_->wait_until_empty();
+  std::unique_lock lock(queue_mutex_);
+  queue_empty_.wait(lock, [&] { return queue_.empty(); });
   return failure();
 }
 
@@ -506,13 +503,10 @@ void Communicator::settle(double seconds) {
     std::unique_lock lock(queue_mutex_);
     queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); });
   }
-  point_to_point_->wait_until_empty(end);
   std::unique_lock lock(mutex_, end);
   if (!lock.owns_lock() || !lane_) return;
   finalized_ = true;
-  for (int round = 0; !failed_ && Clock::now() < end; ++round) {
-    const bool settled = point_to_point_->settled();
-    if (settled && lane_->quiet()) return;
+  for (int round = 0; !failed_ && !lane_->quiet() && Clock::now() < end; ++round) {
     if (!lane_->progress().ok()) return;
     if (round < 1000) {
       sched_yield();
@@ -530,7 +524,6 @@ bool Communicator::abort(double seconds) {
     std::unique_lock lock(queue_mutex_);
     if (!queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); })) return false;
   }
-  if (!point_to_point_->wait_until_empty(end)) return false;
   std::unique_lock lock(mutex_, end);
   return lock.owns_lock();
 }

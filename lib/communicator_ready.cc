@@ -1,5 +1,5 @@
-// The short way of a call: of the same shape as the last one, between ranks of one node that share
-// memory, on plain buffers. Whatever else there is to see to takes the long way, in
+// The short way of a call: of the same shape as one of the last ones, between ranks of one node
+// that share memory, on plain buffers. Whatever else there is to see to takes the long way, in
 // communicator.cc.
 #include "lib/base/hash.h"
 #include "lib/communicator.h"
@@ -17,7 +17,8 @@ Status Communicator::call(const Call& call) {
 }
 
 // The program of a call that prepare() and begin() would find nothing to do or to refuse in: the
-// same as the last one, between ranks of one node, on buffers of the host that are plainly apart.
+// same as one of the last ones, between ranks of one node, on buffers of the host that are plainly
+// apart or the same.
 const CachedProgram* Communicator::ready_made(const Call& call) {
   const CachedProgram* const program = cache_.latest(call);
   if (program == nullptr || !program->ready_made || finalized_ ||
@@ -27,8 +28,11 @@ const CachedProgram* Communicator::ready_made(const Call& call) {
   const auto send = reinterpret_cast<uintptr_t>(call.send);
   const auto recv = reinterpret_cast<uintptr_t>(call.recv);
   const Extents& e = program->extents;
-  const bool apart = send + e.send_bytes <= recv || recv + e.recv_bytes <= send;
-  return apart && call.send != nullptr && call.recv != nullptr ? program : nullptr;
+  const bool sound = send + e.send_bytes <= recv || recv + e.recv_bytes <= send ||
+                     (send == recv && !coll::block_per_rank(call.collective));
+  const bool there =
+      (call.send != nullptr || e.send_bytes == 0) && (call.recv != nullptr || e.recv_bytes == 0);
+  return sound && there ? program : nullptr;
 }
 
 // The books are kept while the first messages are on their way.

@@ -2,6 +2,7 @@
 // communicator's mutex is held.
 #pragma once
 
+#include <array>
 #include <list>
 #include <memory>
 #include <optional>
@@ -57,10 +58,11 @@ class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
 
-  // The program used last, if it is the call's.
+  // The call's program, if it is one of those used last; found without a look-up.
   const CachedProgram* latest(const Call& call) const {
-    if (order_.empty() || !order_.front().first.matches(call)) return nullptr;
-    return order_.front().second.get();
+    const Entry* const entry = recent_[place_of(call)];
+    if (entry == nullptr || !entry->first.matches(call)) return nullptr;
+    return entry->second.get();
   }
 
   // nullptr: none. The pointer is good until the next insert.
@@ -70,6 +72,7 @@ class ProgramCache {
       if (found == index_.end()) return nullptr;
       order_.splice(order_.begin(), order_, found->second);
     }
+    recent_[place_of(call)] = &order_.front();
     return &order_.front().second;
   }
 
@@ -79,9 +82,13 @@ class ProgramCache {
     order_.emplace_front(key, std::move(program));
     index_[std::move(key)] = order_.begin();
     if (order_.size() > capacity_) {
+      for (const Entry*& recent : recent_) {
+        if (recent == &order_.back()) recent = nullptr;
+      }
       index_.erase(order_.back().first);
       order_.pop_back();
     }
+    recent_[place_of(call)] = &order_.front();
     return &order_.front().second;
   }
 
@@ -113,9 +120,19 @@ class ProgramCache {
     return key;
   }
 
-  using Order = std::list<std::pair<ProgramKey, std::shared_ptr<const CachedProgram>>>;
+  using Entry = std::pair<ProgramKey, std::shared_ptr<const CachedProgram>>;
+  using Order = std::list<Entry>;
+
+  static constexpr size_t kRecent = 16;
+  static size_t place_of(const Call& c) {
+    return (c.count + (c.count >> 4) + static_cast<size_t>(c.collective) * 5 +
+            static_cast<size_t>(c.root)) %
+           kRecent;
+  }
+
   size_t capacity_;
   Order order_;
+  std::array<const Entry*, kRecent> recent_{};  // those of order_, by place_of()
   std::unordered_map<ProgramKey, Order::iterator, Hash> index_;
 };
 
