@@ -118,6 +118,46 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{3, 1, kSmall, Where::kTwoNodes, Deed::kStop, "StopAcrossNodes"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// The kind of B48: who waits for a message of one that is gone is told, in a group or not, in a
+// stream or not.
+TEST(Messages, OfAProcessThatDiedAreNotWaitedFor) {
+  for (const Where where : {Where::kOneNode, Where::kTwoNodes}) {
+    Ranks ranks(3, [&](int rank, Board& b) {
+      if (where == Where::kTwoNodes) setenv("HETCCL_NODE", rank % 2 == 0 ? "even" : "odd", 1);
+      hetcclComm_t comm = meet(rank, 3, b);
+      hetcclStream_t stream;
+      if (hetcclStreamCreate(&stream) != hetcclSuccess) _exit(14);
+      ++b.ready;
+      if (rank == 1) {
+        for (;;) pause();
+      }
+      std::vector<float> x(100000), y(100000);
+      hetcclResult_t r;
+      if (rank == 0) {
+        r = hetcclRecv(x.data(), x.size(), hetcclFloat32, 1, comm, nullptr);
+      } else {
+        hetcclGroupStart();
+        hetcclRecv(x.data(), x.size(), hetcclFloat32, 1, comm, stream);
+        hetcclRecv(y.data(), y.size(), hetcclFloat32, 1, comm, nullptr);
+        r = hetcclGroupEnd();
+        if (hetcclStreamSynchronize(stream) != hetcclRemoteError) _exit(15);
+      }
+      b.say(rank, r, hetcclGetLastError(nullptr));
+      if (hetcclCommDestroy(comm) != hetcclSuccess) _exit(12);
+    });
+    Board& board = ranks.board();
+    ASSERT_TRUE(ranks.wait_until([&] { return board.ready == 3; }, 60));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ranks.signal(1, SIGKILL);
+    EXPECT_TRUE(
+        ranks.wait_until([&] { return board.result[0] != -1 && board.result[2] != -1; }, 5));
+    for (int r : {0, 2}) {
+      EXPECT_EQ(board.result[r], hetcclRemoteError) << board.text[r];
+      EXPECT_EQ(ranks.status(r), 0) << "rank " << r;
+    }
+  }
+}
+
 // The kind of B51: exit without clean-up changes nothing.
 TEST(Exit, WithoutDestroyIsHarmless) {
   for (int n : {1, 2, 4}) {
