@@ -237,12 +237,14 @@ Status Communicator::call_native(const Call& call, hetcclStream_t stream) {
 }
 
 void Communicator::enqueue(StreamCall* call) {
-  {
-    std::lock_guard lock(queue_mutex_);
-    queue_.push_back(call);
-    queued_.store(queue_.size(), std::memory_order_release);
-  }
+  take_place(call);
   Context::get().progress_thread().submit(call);
+}
+
+void Communicator::take_place(StreamCall* call) {
+  std::lock_guard lock(queue_mutex_);
+  queue_.push_back(call);
+  queued_.store(queue_.size(), std::memory_order_release);
 }
 
 Status Communicator::run(const Prepared& prepared) {
@@ -492,8 +494,11 @@ Status Communicator::finalize() {
     std::lock_guard lock(mutex_);
     finalized_ = true;
   }
-  std::unique_lock lock(queue_mutex_);
-  queue_empty_.wait(lock, [&] { return queue_.empty(); });
+  {
+    std::unique_lock lock(queue_mutex_);
+    queue_empty_.wait(lock, [&] { return queue_.empty(); });
+  }
+  point_to_point_->wait_until_empty();
   return failure();
 }
 
@@ -503,10 +508,13 @@ void Communicator::settle(double seconds) {
     std::unique_lock lock(queue_mutex_);
     queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); });
   }
+  point_to_point_->wait_until_empty(end);
   std::unique_lock lock(mutex_, end);
   if (!lock.owns_lock() || !lane_) return;
   finalized_ = true;
-  for (int round = 0; !failed_ && !lane_->quiet() && Clock::now() < end; ++round) {
+  for (int round = 0; !failed_ && Clock::now() < end; ++round) {
+    const bool settled = point_to_point_->settled();
+    if (settled && lane_->quiet()) return;
     if (!lane_->progress().ok()) return;
     if (round < 1000) {
       sched_yield();
@@ -524,6 +532,7 @@ bool Communicator::abort(double seconds) {
     std::unique_lock lock(queue_mutex_);
     if (!queue_empty_.wait_until(lock, end, [&] { return queue_.empty(); })) return false;
   }
+  if (!point_to_point_->wait_until_empty(end)) return false;
   std::unique_lock lock(mutex_, end);
   return lock.owns_lock();
 }
