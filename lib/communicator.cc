@@ -483,8 +483,9 @@ Result<RedOp> Communicator::add_operator(std::shared_ptr<const MadeOperator> mad
 
 Status Communicator::remove_operator(RedOp op) {
   std::lock_guard lock(mutex_);
-  cache_.forget(op);
-  return operators_.remove(op);
+  const Status s = operators_.remove(op);
+  if (s.ok()) cache_.forget(op);
+  return s;
 }
 
 // ---- ending

@@ -82,9 +82,7 @@ class ProgramCache {
     order_.emplace_front(key, std::move(program));
     index_[std::move(key)] = order_.begin();
     if (order_.size() > capacity_) {
-      for (const Entry*& recent : recent_) {
-        if (recent == &order_.back()) recent = nullptr;
-      }
+      leave_recent(&order_.back());
       index_.erase(order_.back().first);
       order_.pop_back();
     }
@@ -97,6 +95,7 @@ class ProgramCache {
     for (auto at = order_.begin(); at != order_.end();) {
       const auto entry = at++;
       if (entry->first.op != op) continue;
+      leave_recent(&*entry);
       index_.erase(entry->first);
       order_.erase(entry);
     }
@@ -128,6 +127,12 @@ class ProgramCache {
     return (c.count + (c.count >> 4) + static_cast<size_t>(c.collective) * 5 +
             static_cast<size_t>(c.root)) %
            kRecent;
+  }
+
+  void leave_recent(const Entry* entry) {
+    for (const Entry*& recent : recent_) {
+      if (recent == entry) recent = nullptr;
+    }
   }
 
   size_t capacity_;

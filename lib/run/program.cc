@@ -113,11 +113,25 @@ size_t Program::chunk_count(size_t elements) const {
   return (elements + chunk_elements_ - 1) / chunk_elements_;
 }
 
+// Whether a step that only moves makes a result of one contribution, to which an operator made at run
+// time may do something all the same. Results are never passed on in a prefix of the ranks.
+bool Program::is_result_of_one(const Step& step) const {
+  if (!shape_.marks_partials || step.kind != StepKind::kCombine || step.buffer != Buffer::kOutput ||
+      step.operands_end - step.operands_begin != 1) {
+    return false;
+  }
+  const coll::Operand& from = plan_.operands[step.operands_begin];
+  if (from.peer < 0) return from.buffer == Buffer::kInput;
+  return plan_.collective == coll::Collective::kScan ||
+         plan_.collective == coll::Collective::kExscan;
+}
+
 void Program::bind(const Step& step, std::vector<int32_t>* last_send,
                    std::vector<Order>* last_taken) {
   const auto index = static_cast<int32_t>(steps_.size());
   BoundStep bound;
   bound.step = step;
+  if (is_result_of_one(step)) bound.step.finalize = true;
   bound.wide = step.buffer == Buffer::kWork && shape_.has_wide();
   bound.stable = shape_.unbuffered && (step.buffer == Buffer::kInput || !shape_.in_order ||
                                        layout_.total() * shape_.element_bytes > kLeavesCaches);

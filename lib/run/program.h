@@ -116,6 +116,7 @@ class Program {
   }
   void compute_pieces(const BoundStep& step, uint32_t chunk, coll::Buffer buffer, int first,
                       std::vector<Piece>* out) const;
+  bool is_result_of_one(const coll::Step& step) const;
   void bind(const coll::Step& step, std::vector<int32_t>* last_send,
             std::vector<Order>* last_taken);
   std::optional<Straight> straighten() const;
