@@ -279,6 +279,23 @@ hetcclResult_t hetcclCommDup(hetcclComm_t comm, hetcclComm_t* newcomm) {
   return hetcclCommSplit(comm, 0, 0, newcomm, nullptr);
 }
 
+hetcclResult_t hetcclCommShrink(hetcclComm_t comm, const int* exclude, int nexclude,
+                                hetcclComm_t* newcomm, const hetcclConfig_t* config) {
+  return guarded([&]() -> Status {
+    if (Status s = check_handle(comm); !s.ok()) return s;
+    if (newcomm == nullptr) return invalid_argument("the pointer to the new communicator is NULL");
+    Settings unused;
+    if (Status s = apply_config(config, &unused); !s.ok()) return s;
+    Communicator::SplitConfig own;
+    if (config != nullptr) own = {config->timeout_s, config->device_kind, config->device};
+    auto made = comm->communicator->shrink(exclude, nexclude, own);
+    if (!made.ok()) return made.status();
+    if (config != nullptr && config->name != nullptr) (*made)->set_name(config->name);
+    *newcomm = make_handle(std::move(*made));
+    return {};
+  });
+}
+
 hetcclResult_t hetcclCommFinalize(hetcclComm_t comm) {
   return guarded([&]() -> Status {
     if (Status s = check_handle(comm); !s.ok()) return s;

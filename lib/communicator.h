@@ -30,6 +30,7 @@
 #include "lib/operators.h"
 #include "lib/point_to_point.h"
 #include "lib/program_cache.h"
+#include "lib/registrations.h"
 #include "lib/run/execution.h"
 #include "lib/scratch.h"
 #include "lib/stream.h"
@@ -88,9 +89,13 @@ class Communicator final : public net::GroupListener {
   };
   Result<std::unique_ptr<Communicator>> split(int64_t color, int64_t key, const Status& trouble,
                                               const SplitConfig& config);
+  // Of the ranks that are neither left out nor lost; also once this one has failed.
+  Result<std::unique_ptr<Communicator>> shrink(const int* exclude, int nexclude,
+                                               const SplitConfig& config);
 
   Result<RedOp> add_operator(std::shared_ptr<const MadeOperator> made);
   Status remove_operator(RedOp op);
+  Registrations& registrations() { return registrations_; }
 
   Status finalize();            // waits for calls in streams; refuses further ones
   void settle(double seconds);  // bounded: everything sent has been consumed
@@ -115,6 +120,7 @@ class Communicator final : public net::GroupListener {
   Status agree_on_settings(const Status& trouble, const DeviceCard& device);
   std::vector<int> device_kinds() const;
   bool has_devices() const;
+  Result<std::vector<int>> others_than(const int* exclude, int nexclude) const;
   Status find_device_paths();
   Status find_delegation();
   Status make_executions();
@@ -189,9 +195,12 @@ class Communicator final : public net::GroupListener {
   QuickMutex mutex_;
   ProgramCache cache_;
   Operators operators_;
+  Registrations registrations_;
   CallHistory history_;
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;
+  struct Lineage;
+  std::shared_ptr<Lineage> lineage_;  // null: not shrunk yet
   std::atomic<bool> finalized_{false};
   std::atomic<const char*> last_algorithm_{""};
   std::set<coll::Collective> noticed_;  // forced algorithms that gave way

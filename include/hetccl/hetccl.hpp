@@ -206,6 +206,14 @@ class Communicator {
     return Communicator(handle);
   }
 
+  // Of those that are alive and not among `exclude`.
+  Communicator shrink(const int* exclude = nullptr, int nexclude = 0,
+                      const hetcclConfig_t* config = nullptr) const {
+    hetcclComm_t handle = nullptr;
+    check(hetcclCommShrink(handle_, exclude, nexclude, &handle, config));
+    return Communicator(handle);
+  }
+
   hetcclComm_t get() const noexcept { return handle_; }
   explicit operator bool() const noexcept { return handle_ != nullptr; }
   // Gives up ownership.
@@ -328,7 +336,30 @@ class Communicator {
   hetcclComm_t handle_ = nullptr;
 };
 
-// An operator made at run time; it goes before its communicator does.
+// Memory that will be used again, as of hetcclCommRegister; it goes before its communicator does.
+class Registration {
+ public:
+  Registration(const Communicator& comm, void* buffer, std::size_t bytes) : comm_(comm.get()) {
+    check(hetcclCommRegister(comm_, buffer, bytes, &handle_));
+  }
+  Registration(Registration&& other) noexcept
+      : comm_(other.comm_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Registration() {
+    if (handle_ != nullptr) (void)hetcclCommDeregister(comm_, handle_);
+  }
+
+ private:
+  hetcclComm_t comm_;
+  void* handle_ = nullptr;
+};
+
+// An operator made at run time; it goes before its communicator does, and no call that is unfinished
+// may need it.
 class Operator {
  public:
   // The sum of scalar * contribution.

@@ -66,6 +66,9 @@ class Session {
   virtual int ranks() const = 0;
   virtual int rank() const = 0;
   virtual const Place& place(int rank) const = 0;
+  // Whether the rank is known here to have died or left the session. True is for ever, and comes to
+  // be known to all; a group with a rank that died has failed before.
+  virtual bool is_lost(int rank) const = 0;
 
   // Makes `members` (session ranks, in the order of their ranks in the group) known under `id`,
   // equal on all members and unique in the session. Deaths that happened before are reported at

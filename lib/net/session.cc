@@ -57,6 +57,7 @@ class SessionImpl final : public Session {
   int rank() const override { return rank_; }
   const Place& place(int rank) const override { return places_[static_cast<size_t>(rank)]; }
 
+  bool is_lost(int rank) const override;
   Status start(Clock::time_point deadline);
   Status join(GroupId id, std::vector<int> members, GroupListener* listener) override;
   void leave(GroupId id) override;
@@ -96,6 +97,12 @@ Status SessionImpl::start(Clock::time_point deadline) {
   // The group stays, so that member 0 can repeat the table for one whose copy was lost.
   created_ = true;
   return {};
+}
+
+bool SessionImpl::is_lost(int rank) const {
+  bool lost = false;
+  thread_->call([&] { lost = (core_->mesh->state(rank) & (kDeparted | kDead)) != 0; });
+  return lost;
 }
 
 Status SessionImpl::join(GroupId id, std::vector<int> members, GroupListener* listener) {
