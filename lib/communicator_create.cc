@@ -238,9 +238,10 @@ Status Communicator::connect() {
     Unpacker u(cards[r]);
     if (Status t = Trouble::take(&u, r); !t.ok()) return t;
     const auto theirs = u.get<cpu_set_t>();
-    cards[r] = u.get_string();
+    std::string lane_card = u.get_string();
     message_cards.push_back(u.get_string());
     if (!u.finished()) return internal_error("card of rank " + std::to_string(r) + " garbled");
+    cards[r] = std::move(lane_card);
     shares[r] = model_.node_of[r] == model_.node_of[rank_];
     if (session_->place(members_[r]).host != host) continue;
     ++ranks_here;
