@@ -229,8 +229,7 @@ bool Call::apart(int ranks) const {
            std::equal(displacements, displacements + ranks, send_displacements));
 }
 
-Result<Extents> check_arguments(const Call& call, int ranks, int rank,
-                                const Operators& operators) {
+Result<Extents> check_arguments(const Call& call, int ranks, int rank, const Operators& operators) {
   if (!is_valid(call.type)) {
     return invalid_argument(name(call) + ": unknown data type " + std::to_string(call.type));
   }

@@ -74,7 +74,8 @@ std::shared_ptr<const CachedProgram> Communicator::make_program(const Call& call
                                                                 const Extents& extents) {
   const auto made_operator =
       call.reduces() ? operators_.find(call.op) : std::shared_ptr<const MadeOperator>();
-  if (made_operator == nullptr && delegation_->takes(call) && forced_.wanted(call.collective).empty()) {
+  if (made_operator == nullptr && delegation_->takes(call) &&
+      forced_.wanted(call.collective).empty()) {
     return make_delegated(call, extents);
   }
   const bool reduces = call.reduces();

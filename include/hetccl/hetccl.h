@@ -153,10 +153,10 @@ HETCCL_API hetcclResult_t hetcclCommSplit(hetcclComm_t comm, int64_t color, int6
                                           hetcclComm_t* newcomm, const hetcclConfig_t* config);
 HETCCL_API hetcclResult_t hetcclCommDup(hetcclComm_t comm, hetcclComm_t* newcomm);
 /* A communicator of the ranks of `comm` that have not died and are not among the `nexclude` of
- * `exclude`, in the same order; `comm` may have failed, and stays what it is. Called by all of these
- * ranks, with the same list, and by no other. Ranks that die meanwhile are left out too. A rank that
- * was done already finds out at its first call on *newcomm, and shrinks that; the others meet it
- * there. On an error call it again. */
+ * `exclude`, in the same order; `comm` may have failed, and stays what it is. Called by all of
+ * these ranks, with the same list, and by no other. Ranks that die meanwhile are left out too. A
+ * rank that was done already finds out at its first call on *newcomm, and shrinks that; the others
+ * meet it there. On an error call it again. */
 HETCCL_API hetcclResult_t hetcclCommShrink(hetcclComm_t comm, const int* exclude, int nexclude,
                                            hetcclComm_t* newcomm, const hetcclConfig_t* config);
 /* Waits until all that was started on `comm` has ended on this rank, and refuses further calls. */
@@ -272,10 +272,10 @@ HETCCL_API hetcclResult_t hetcclGroupStart(void);
  * ended. */
 HETCCL_API hetcclResult_t hetcclGroupEnd(void);
 
-/* A hint that calls on `comm` will use this memory again. It is checked: all of it must be memory of
- * this process, or of one device, and nothing has to be registered. It changes nothing in calls so
- * far: what network and devices need is registered when a call needs it, and kept; host memory is
- * read in place where it comes from hetcclMemAlloc. Local. */
+/* A hint that calls on `comm` will use this memory again. It is checked: all of it must be memory
+ * of this process, or of one device, and nothing has to be registered. It changes nothing in calls
+ * so far: what network and devices need is registered when a call needs it, and kept; host memory
+ * is read in place where it comes from hetcclMemAlloc. Local. */
 HETCCL_API hetcclResult_t hetcclCommRegister(hetcclComm_t comm, void* buffer, size_t bytes,
                                              void** handle);
 /* Once a handle; what is left ends with `comm`. */

@@ -358,8 +358,8 @@ class Registration {
   void* handle_ = nullptr;
 };
 
-// An operator made at run time; it goes before its communicator does, and no call that is unfinished
-// may need it.
+// An operator made at run time; it goes before its communicator does, and no call that is
+// unfinished may need it.
 class Operator {
  public:
   // The sum of scalar * contribution.

@@ -67,7 +67,8 @@ const SettingRow kRows[] = {
     {"SIM", Type::kText, "", "OPTION=VALUE[,OPTION=VALUE...] as in devices=2,h2d=1G,direct=off", 0,
      0, false, "the simulated devices: their number, memory, speed, abilities and failures"},
     {"MPI", Type::kChoice, "auto", "off|auto|all", 0, 0, true,
-     "which collectives of an MPI program under hetccl-run are run here; auto: those that are faster "
+     "which collectives of an MPI program under hetccl-run are run here; auto: those that are "
+     "faster "
      "here, and all where a rank sees a device"},
     {"MPI_REPORT", Type::kFlag, "0", "0 or 1", 0, 1, false,
      "an MPI program under hetccl-run ends with a summary of its collectives"},

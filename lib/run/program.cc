@@ -113,8 +113,8 @@ size_t Program::chunk_count(size_t elements) const {
   return (elements + chunk_elements_ - 1) / chunk_elements_;
 }
 
-// Whether a step that only moves makes a result of one contribution, to which an operator made at run
-// time may do something all the same. Results are never passed on in a prefix of the ranks.
+// Whether a step that only moves makes a result of one contribution, to which an operator made at
+// run time may do something all the same. Results are never passed on in a prefix of the ranks.
 bool Program::is_result_of_one(const Step& step) const {
   if (!shape_.marks_partials || step.kind != StepKind::kCombine || step.buffer != Buffer::kOutput ||
       step.operands_end - step.operands_begin != 1) {

@@ -15,9 +15,8 @@ device::Accelerator* sim(device::Kind kind, int ordinal) {
 }
 
 run::StagingPool make_pool(size_t blocks) {
-  return {blocks * run::StagingPool::kBlock, [](size_t bytes) -> Result<void*> {
-            return std::aligned_alloc(4096, bytes);
-          }};
+  return {blocks * run::StagingPool::kBlock,
+          [](size_t bytes) -> Result<void*> { return std::aligned_alloc(4096, bytes); }};
 }
 
 // What two ranks' devices can do with each other: nothing, IPC one or both ways, direct.
@@ -43,8 +42,9 @@ void choose_paths(Job::Options* o, Random& random, int mode) {
 
 void run_seeds(int mode, uint64_t seeds, size_t blocks, bool large) {
   run::StagingPool pool = make_pool(blocks);
-  const std::vector<device::Accelerator*> all = {
-      nullptr, sim(hetcclMemorySimCuda, 0), sim(hetcclMemorySimCuda, 1), sim(hetcclMemorySimHip, 0)};
+  const std::vector<device::Accelerator*> all = {nullptr, sim(hetcclMemorySimCuda, 0),
+                                                 sim(hetcclMemorySimCuda, 1),
+                                                 sim(hetcclMemorySimHip, 0)};
   for (device::Accelerator* a : all) {
     if (a == nullptr) continue;
     ASSERT_TRUE(pool.open(a).ok());
