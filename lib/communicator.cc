@@ -209,20 +209,15 @@ Status Communicator::call(const Call& call, Stream* stream) {
 
 Status Communicator::call_native(const Call& call, hetcclStream_t stream) {
   std::unique_lock lock(mutex_);
-  device::Accelerator* accelerator = accelerator_;
-  if (accelerator == nullptr) {
+  device::Accelerator* buffers = nullptr;
+  if (accelerator_ == nullptr) {
     const Result<Extents> extents = check_arguments(call, ranks(), rank_, operators_);
     if (!extents.ok()) return extents.status();
     const Result<Where> where = locate(call, *extents);
     if (!where.ok()) return where.status();
-    accelerator = where->any();
+    buffers = where->any();
   }
-  if (accelerator == nullptr) {
-    return invalid_argument(
-        "the stream was not made by hetcclStreamCreate, and neither the communicator nor the "
-        "buffers have a device whose stream it could be");
-  }
-  Result<NativeTurn> turn = NativeTurn::take(accelerator, stream);
+  Result<NativeTurn> turn = take_turn(buffers, stream);
   if (!turn.ok()) return turn.status();
   Prepared prepared;
   if (Status s = prepare(call, true, &prepared); !s.ok()) return s;
