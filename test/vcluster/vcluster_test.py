@@ -151,4 +151,7 @@ def reason_to_skip():
 
 
 if __name__ == "__main__":
+    # A job in the background inherits these as ignored, and no shell can trap them then.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
     tap.main(skip=reason_to_skip())
