@@ -254,6 +254,27 @@ INSTANTIATE_TEST_SUITE_P(All, GpuKernels, testing::ValuesIn(all_supported()), []
          std::string(name_of(std::get<1>(info.param)));
 });
 
+TEST(GpuLaunch, LoadsAKernelForEachTypeAndOperator) {
+  int defined = 0;
+  alignas(16) char data[64] = {};
+  for (int type = 0; type < hetcclNumTypes; ++type) {
+    for (int op = 0; op < hetcclNumOps; ++op) {
+      const KernelSource source = {data, false};
+      const Launch launch = {{data, &source, 1, 1, 1, false, true},
+                             static_cast<hetcclDataType_t>(type),
+                             static_cast<hetcclRedOp_t>(op),
+                             nullptr,
+                             1,
+                             nullptr};
+      defined += launch_combine(launch) == 0;
+    }
+  }
+  shim::loaded = 0;
+  EXPECT_EQ(load_kernels(), 0);
+  EXPECT_GT(defined, 100);
+  EXPECT_EQ(shim::loaded, static_cast<unsigned>(defined));
+}
+
 TEST(GpuLaunch, RefusesWhatItCannotDo) {
   alignas(16) float data[8] = {};
   const KernelSource source = {data, false};

@@ -61,6 +61,7 @@ TEST_F(GpuRuntime, PeersReachEachOther) {
   (void)device(0);
   (void)device(1);
   EXPECT_EQ(fake_count("DeviceEnablePeerAccess"), 2);
+  EXPECT_EQ(fake_count("load_kernels"), 2);
 }
 
 TEST_F(GpuRuntime, SaysWhatFailed) {

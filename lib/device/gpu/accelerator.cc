@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/device/gpu/launch.h"
+
 namespace hetccl::device::gpu {
 
 GpuAccelerator::GpuAccelerator(int ordinal, Registrations* registrations,
@@ -15,7 +17,10 @@ GpuAccelerator::GpuAccelerator(int ordinal, Registrations* registrations,
 Result<std::unique_ptr<GpuAccelerator>> GpuAccelerator::open(int ordinal,
                                                              Registrations* registrations,
                                                              const std::atomic<int>* max_blocks) {
-  const Status s = check(vendor::open_device(ordinal), ordinal, "opening the device");
+  Status s = check(vendor::open_device(ordinal), ordinal, "opening the device");
+  if (!s.ok()) return s;
+  s = check(on(ordinal, [] { return static_cast<vendor::Error>(load_kernels()); }), ordinal,
+            "loading the kernels");
   if (!s.ok()) return s;
   std::unique_ptr<GpuAccelerator> made(new GpuAccelerator(ordinal, registrations, max_blocks));
   QueueParts& parts = made->parts_;

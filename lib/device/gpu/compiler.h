@@ -39,6 +39,15 @@ int start_kernel(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
   return error;
 }
 
+// Asking for what a kernel needs loads it.
+template <class Parameters>
+int load_kernel(void (*kernel)(Parameters)) {
+  cudaFuncAttributes needs;
+  const cudaError_t error = cudaFuncGetAttributes(&needs, reinterpret_cast<const void*>(kernel));
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
+
 }  // namespace hetccl::device::HETCCL_KERNEL_NAMESPACE
 
 #elif defined(__HIP__) || defined(__HIPCC__)
@@ -66,6 +75,15 @@ int start_kernel(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
   void* all[] = {parameters};
   const hipError_t error = hipLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
                                            dim3(threads), all, 0, static_cast<hipStream_t>(stream));
+  if (error != hipSuccess) (void)hipGetLastError();
+  return error;
+}
+
+// Asking for what a kernel needs loads it.
+template <class Parameters>
+int load_kernel(void (*kernel)(Parameters)) {
+  hipFuncAttributes needs;
+  const hipError_t error = hipFuncGetAttributes(&needs, reinterpret_cast<const void*>(kernel));
   if (error != hipSuccess) (void)hipGetLastError();
   return error;
 }

@@ -27,4 +27,8 @@ size_t scratch_bytes(const Launch& launch);
 // The vendor's error code, 0 for success.
 int launch_combine(const Launch& launch);
 
+// Loads all kernels to the calling thread's device. By default the runtimes load a kernel at its
+// first launch, which waits for all that is enqueued: and that may be waiting for the launch.
+int load_kernels();
+
 }  // namespace hetccl::device

@@ -169,4 +169,17 @@ int launch_combine(const Launch& launch) {
   return kSuccess;
 }
 
+int load_kernels() {
+  using namespace HETCCL_KERNEL_NAMESPACE;
+  for (int type = 0; type < hetcclNumTypes; ++type) {
+    for (int op = 0; op < hetcclNumOps; ++op) {
+      const GpuKernel found =
+          find_kernel(static_cast<hetcclDataType_t>(type), static_cast<hetcclRedOp_t>(op));
+      const int error = found.run == nullptr ? kSuccess : load_kernel(found.run);
+      if (error != kSuccess) return error;
+    }
+  }
+  return kSuccess;
+}
+
 }  // namespace hetccl::device
