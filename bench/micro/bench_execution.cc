@@ -75,14 +75,6 @@ BENCHMARK_CAPTURE(plan_steps, one_shot, "one_shot")->Arg(2)->Arg(4)->Arg(8);
 BENCHMARK_CAPTURE(plan_steps, direct, "direct")->Arg(2)->Arg(4)->Arg(8);
 BENCHMARK_CAPTURE(plan_steps, ring, "ring")->Arg(2)->Arg(8)->Arg(32);
 
-void plan_building(benchmark::State& state) {
-  const coll::Algorithm* ring = coll::find(coll::Collective::kAllReduce, "ring");
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(coll::make_plan(*ring, static_cast<int>(state.range(0)), 0, 0));
-  }
-}
-BENCHMARK(plan_building)->Arg(4)->Arg(64);
-
 }  // namespace
 }  // namespace hetccl
 
