@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import bounds
 import peers
 import plots
 import report as reports
@@ -52,10 +53,16 @@ def chosen(option, text, known):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="compare.py", description=__doc__.splitlines()[0])
-    parser.add_argument("-n", "--ranks", type=int, default=2, help="on this node [2]")
+    parser.add_argument("-n", "--ranks", type=int, help="on this node [2]")
+    parser.add_argument("--nodes", type=int, help="a virtual cluster of so many, one rank each, "
+                        "instead of this node; needs root")
+    parser.add_argument("--rates", default="1gbit", help="of the links of the nodes in turn, as "
+                        "1gbit,200mbit [%(default)s]")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="directory [build]")
     parser.add_argument("--output", default="compare", help="directory for the results [compare]")
-    parser.add_argument("--peers", help="[all that are there] of: " + ", ".join(peers.BY_NAME))
+    parser.add_argument("--peers", help="[all that are there] of: " +
+                        ", ".join(dict.fromkeys([*peers.NodeLauncher.peers,
+                                                 *peers.ClusterLauncher.peers])))
     parser.add_argument("--collectives", default=",".join(COLLECTIVES), help="[%(default)s]")
     parser.add_argument("--sizes", default=SIZES, help="[%(default)s]")
     parser.add_argument("--rounds", type=int, default=9, help="[9]")
@@ -64,23 +71,33 @@ def parse(arguments):
     parser.add_argument("--timeout", type=float, default=60, help="seconds of a visit at most [60]")
     parser.add_argument("--plot", choices=["svg", "png", "none"], default="svg", help="[svg]")
     options = parser.parse_args(arguments)
-    for option, value, least in (("--ranks", options.ranks, 2), ("--rounds", options.rounds, 1),
-                                 ("--budget", options.budget, 0.0001),
+    if options.nodes is not None and options.ranks is not None:
+        raise Refused("--ranks: the nodes of a cluster have one rank each; give --nodes alone")
+    options.link_rates = bounds.parse_rates(options.rates)
+    if options.link_rates is None:
+        raise Refused(f"--rates: '{options.rates}'; allowed are rates such as 1gbit,200mbit")
+    options.ranks = options.nodes or options.ranks or 2
+    for option, value, least in (("--nodes", options.nodes or 2, 2),
+                                 ("--ranks", options.ranks, 2),
+                                 ("--rounds", options.rounds, 1), ("--budget", options.budget, 0.0001),
                                  ("--timeout", options.timeout, 1)):
         if value < least:
             raise Refused(f"{option} {value}: at least {least}")
     options.collectives = chosen("--collectives", options.collectives, COLLECTIVES)
+    if options.nodes:
+        options.link_rates = [options.link_rates[i % len(options.link_rates)]
+                              for i in range(options.nodes)]
     options.sizes = sorted({parse_size(text) for text in options.sizes.split(",")})
     return options
 
 
 def choose_peers(options, launcher):
     """Those to be started, and why others cannot be. One that was asked for must be there."""
-    names = chosen("--peers", options.peers or ",".join(peers.BY_NAME), peers.BY_NAME)
+    names = chosen("--peers", options.peers or ",".join(launcher.peers), launcher.peers)
     if options.base and options.base not in names:
         raise Refused(f"--base: '{options.base}' is not among the peers: {', '.join(names)}")
     there, absent = [], {}
-    for peer in map(peers.BY_NAME.get, names):
+    for peer in map(launcher.peers.get, names):
         why = launcher.lacks(peer)
         if why and options.peers:
             raise Refused(f"--peers: {peer.name}: {why}")
@@ -121,10 +138,10 @@ def results_of(cell, seen, base, ranks):
     return rows
 
 
-def best_of(cell, seen):
+def best_of(cell, seen, roles):
     """Which other library is fastest, and hetccl's and the limit's time as ratios to it."""
     others = {name: entry for name, entry in seen.items()
-              if peers.BY_NAME[name].role == "peer" and entry["rounds_us"]}
+              if roles[name] == "peer" and entry["rounds_us"]}
     best = min(others, key=lambda name: statistics.median(others[name]["rounds_us"].values()),
                default=None)
     to_best = {}
@@ -132,10 +149,11 @@ def best_of(cell, seen):
         values = turns.ratios(entry, others[best]) if best and name not in others else []
         if values:
             to_best[name] = turns.summary(values)
-    return {"collective": cell[0], "bytes": cell[1], "best_peer": best, "to_best_peer": to_best}
+    return {"collective": cell[0], "bytes": cell[1], "best_peer": best, "to_best_peer": to_best,
+            "bound_us": None}
 
 
-def describe(options, there, running, absent, base):
+def describe(options, launcher, there, running, absent, base):
     git = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"],
                          capture_output=True, text=True, check=False)
     return {
@@ -144,7 +162,8 @@ def describe(options, there, running, absent, base):
         "commit": git.stdout.strip() or "unknown", "command": sys.argv,
         "ranks": options.ranks, "cores": peers.cores(), "rounds": options.rounds,
         "budget_s": options.budget, "base": base, "collectives": options.collectives,
-        "sizes": options.sizes,
+        "sizes": options.sizes, "rates": options.rates if options.nodes else None,
+        "cluster": launcher.name,
         "peers": {p.name: {"about": p.about, "role": p.role, "version": running.versions[p.name]}
                   for p in there if p.name in running.versions},
         "absent": {**absent, **running.absent}}
@@ -163,11 +182,13 @@ def measure(options, launcher, there, absent, scratch):
             for size in options.sizes:
                 seen = running.measure((collective, size), options.rounds, options.budget)
                 results += results_of((collective, size), seen, base, options.ranks)
-                cells.append(best_of((collective, size), seen))
+                cells.append(best_of((collective, size), seen, {p.name: p.role for p in there}))
+                if options.nodes:
+                    cells[-1]["bound_us"] = bounds.least_us(collective, size, options.link_rates)
                 print(f"# {collective} {reports.size_text(size)}", file=sys.stderr, flush=True)
     finally:
         running.close()
-    meta = describe(options, there, running, absent, base)
+    meta = describe(options, launcher, there, running, absent, base)
     good = not running.absent and not any(row["wrong"] for row in results)
     return {"meta": meta, "results": results, "cells": cells}, good
 
@@ -194,11 +215,15 @@ def interrupted(number, _):
 def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
-    scratch = None
+    scratch = launcher = None
     try:
         options = parse(sys.argv[1:])
-        launcher = peers.Launcher(options.build)
+        launcher = (peers.ClusterLauncher(options.build, options.nodes, options.rates)
+                    if options.nodes else peers.NodeLauncher(options.build))
         there, absent = choose_peers(options, launcher)
+        why = launcher.open()
+        if why:
+            raise Refused(why)
         scratch = tempfile.mkdtemp(prefix="hetccl.compare.")
         report, good = measure(options, launcher, there, absent, scratch)
         write(report, options)
@@ -206,6 +231,8 @@ def main():
         print(f"compare.py: {error}", file=sys.stderr)
         return 2
     finally:
+        if launcher:
+            launcher.close()
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
     print(reports.markdown(report), end="")

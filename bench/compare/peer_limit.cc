@@ -13,6 +13,9 @@
 namespace hetccl::bench {
 namespace {
 
+// A rank's flags are used in turn: one that the others still look at costs more to write.
+constexpr size_t kFlags = 16;
+
 struct alignas(128) Flag {
   std::atomic<uint64_t> calls{0};
 };
@@ -69,14 +72,21 @@ class LimitPeer final : public Peer {
     }
   }
   void meet() {
-    flags_[world_.place().rank].calls.store(++calls_, std::memory_order_release);
+    const size_t turn = ++calls_ % kFlags;
+    flag(world_.place().rank, turn).store(calls_, std::memory_order_release);
     for (int other = 0; other < world_.ranks(); ++other) {
-      for (int spin = 0; flags_[other].calls.load(std::memory_order_acquire) < calls_; ++spin) {
+      for (int spin = 0; flag(other, turn).load(std::memory_order_acquire) < calls_; ++spin) {
         if (spin > most_spins_) sched_yield();
+#ifdef __x86_64__
+        __builtin_ia32_pause();
+#endif
       }
     }
   }
-  Flag* flags_;
+  std::atomic<uint64_t>& flag(int rank, size_t turn) {
+    return flags_[static_cast<size_t>(rank) * kFlags + turn].calls;
+  }
+  Flag* flags_;  // kFlags of each rank
   const World& world_;
   int most_spins_;
   uint64_t calls_ = 0;
@@ -93,7 +103,7 @@ std::unique_ptr<Peer> make_peer(const World& world, const PeerArguments&, std::s
   MPI_Win window;
   void* mine = nullptr;
   const int first = world.rank() == 0;
-  const auto bytes = static_cast<MPI_Aint>(sizeof(Flag)) * (world.ranks() + 1) * first;
+  const auto bytes = static_cast<MPI_Aint>(sizeof(Flag) * kFlags) * (world.ranks() + 1) * first;
   if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &window) !=
       MPI_SUCCESS) {
     *why = "no shared memory";
@@ -107,7 +117,7 @@ std::unique_ptr<Peer> make_peer(const World& world, const PeerArguments&, std::s
   auto* flags =
       reinterpret_cast<Flag*>((address + alignof(Flag) - 1) / alignof(Flag) * alignof(Flag));
   if (world.rank() == 0) {
-    for (int r = 0; r < world.ranks(); ++r) new (&flags[r]) Flag;
+    for (size_t i = 0; i < kFlags * static_cast<size_t>(world.ranks()); ++i) new (&flags[i]) Flag;
   }
   world.barrier();
   return std::make_unique<LimitPeer>(flags, world);

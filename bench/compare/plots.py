@@ -1,6 +1,8 @@
 """Plots, one file a collective: size against time, and against bus bandwidth."""
 import os
 
+from report import title
+
 
 def unavailable():
     """Why there can be no plots, or ""."""
@@ -47,6 +49,14 @@ def _draw(axes, report, collective, value):
     axes.grid(True, which="major", alpha=0.3)
 
 
+def _draw_bound(axes, report, collective):
+    """What links allow is computed, not measured, so it is drawn against time only."""
+    points = [(c["bytes"], c["bound_us"]) for c in report["cells"]
+              if c["collective"] == collective and c["bound_us"]]
+    if points:
+        axes.plot(*zip(*sorted(points)), label="bound", **_style("limit", "", 0))
+
+
 def write(report, directory, extension):
     """The paths of the files."""
     import matplotlib  # pylint: disable=import-outside-toplevel
@@ -57,11 +67,11 @@ def write(report, directory, extension):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 5))
         _draw(left, report, collective, _time)
         _draw(right, report, collective, _bandwidth)
+        _draw_bound(left, report, collective)
         left.set_ylabel("time, us")
         right.set_ylabel("bus bandwidth, GB/s")
         left.legend(fontsize="small")
-        figure.suptitle(f"{collective}, {meta['ranks']} ranks on {meta['cores']} cores, medians "
-                        "over rounds in which all took turns")
+        figure.suptitle(f"{collective}, {title(meta)}, medians over rounds in which all took turns")
         figure.tight_layout()
         paths.append(os.path.join(directory, f"{collective}.{extension}"))
         figure.savefig(paths[-1])

@@ -76,22 +76,28 @@ void Visitor::run(const Call& call) const {
   if (!wrong.empty()) world_.fail(wrong);
 }
 
+// The least of some trials: whatever else the machine does only makes it longer.
 double Visitor::estimate_s(const std::vector<Call>& calls, double budget_s) const {
+  constexpr int kTrials = 5;
+  constexpr size_t kMostRounds = 20;
   for (const Call& call : calls) call.write_input();
   for (const Call& call : calls) run(call);
-  world_.barrier();
-  const auto begin = Clock::now();
-  size_t done = 0;
-  do {
-    for (const Call& call : calls) run(call);
-    done += calls.size();
-  } while (agreed(world_, since_s(begin)) < budget_s / 10 && done < 1000);
-  // Agreeing took time too; what was timed is only a first guess.
-  world_.barrier();
-  const auto again = Clock::now();
-  const size_t trials = std::clamp<size_t>(done, calls.size(), 20 * calls.size());
-  for (size_t i = 0; i < trials; ++i) run(calls[i % calls.size()]);
-  return std::max(agreed(world_, since_s(again)) / static_cast<double>(trials), 1e-8);
+  double least_s = 1e9, spent_s = 0;
+  for (int trial = 0; trial < kTrials && spent_s < budget_s / 2; ++trial) {
+    // As many as the last trial says a tenth of the budget holds.
+    const double fitting = budget_s / 10 / (least_s * static_cast<double>(calls.size()));
+    const auto rounds = static_cast<size_t>(
+        std::clamp(fitting, 1.0, trial == 0 ? 1.0 : static_cast<double>(kMostRounds)));
+    world_.barrier();
+    const auto begin = Clock::now();
+    for (size_t i = 0; i < rounds; ++i) {
+      for (const Call& call : calls) run(call);
+    }
+    const double took_s = agreed(world_, since_s(begin));
+    spent_s += took_s;
+    least_s = std::min(least_s, took_s / static_cast<double>(rounds * calls.size()));
+  }
+  return std::max(least_s, 1e-8);
 }
 
 size_t Visitor::choose_batch(const Cell& cell, const Shape& shape, double each_s) const {
@@ -138,13 +144,13 @@ nlohmann::json Visitor::visit(const Cell& cell) {
   if (shape.bytes > room_ || shape.count == 0) {
     return {{"lacks", "a size of " + std::to_string(cell.bytes) + " bytes"}};
   }
-  const auto known = batches_.find({cell.kind, cell.bytes});
-  size_t batch = known == batches_.end() ? 1 : known->second;
-  std::vector<Call> calls = make_calls(cell, shape, batch);
+  size_t& batch = batches_[{cell.kind, cell.bytes}];
+  std::vector<Call> calls = make_calls(cell, shape, std::max<size_t>(batch, 1));
   double each_s = estimate_s(calls, cell.budget_s);
-  if (known == batches_.end()) {
-    batch = choose_batch(cell, shape, each_s);
-    batches_[{cell.kind, cell.bytes}] = batch;
+  // A visit that was disturbed may have chosen too short a batch, never too long a one.
+  const size_t wanted = choose_batch(cell, shape, each_s);
+  if (wanted > batch) {
+    batch = wanted;
     calls = make_calls(cell, shape, batch);
     each_s = estimate_s(calls, cell.budget_s);
   }

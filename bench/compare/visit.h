@@ -39,7 +39,7 @@ class Visitor {
   Peer* peer_;
   size_t room_;  // bytes of each buffer
   std::byte *send_ = nullptr, *recv_ = nullptr;
-  std::map<std::pair<Kind, uint64_t>, size_t> batches_;  // the same in all visits of a cell
+  std::map<std::pair<Kind, uint64_t>, size_t> batches_;  // of a cell; 0: not visited yet
 };
 
 }  // namespace hetccl::bench

@@ -15,6 +15,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
+sys.path.insert(0, os.path.join(HERE, "../../bench/compare"))
+import bounds  # noqa: E402
 import tap  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -172,6 +174,10 @@ class Compare(unittest.TestCase):
             (["--budget", "0"], "--budget 0.0: at least"),
             (["--peers", "hetccl", "--base", "ompi"], "--base: 'ompi' is not among the peers"),
             (["--plot", "pdf"], "argument --plot"),
+            (["--nodes", "1"], "--nodes 1: at least 2"),
+            (["--nodes", "2", "-n", "4"], "--ranks: the nodes of a cluster have one rank each"),
+            (["--nodes", "2", "--rates", "1gbit,fast"], "--rates: '1gbit,fast'"),
+            (["--nodes", "2", "--peers", "mpich"], "--peers: 'mpich' is unknown; allowed: ompi, "),
         ):
             with self.subTest(arguments=arguments):
                 done = self.call(*arguments)
@@ -199,6 +205,31 @@ class Compare(unittest.TestCase):
             self.assertNotIn("Traceback", process.stderr.read())
         wait_for(lambda: not ranks_below(self.root))
         self.assertEqual(glob.glob(os.path.join(self.root, "hetccl.compare.*")), [])
+
+
+class Bounds(unittest.TestCase):
+    MEGABYTE = 1e6  # at 1 MB/s: a second
+
+    def seconds(self, collective, rates):
+        parsed = bounds.parse_rates(rates)
+        return bounds.least_us(collective, self.MEGABYTE, parsed) * bounds.PAYLOAD / 1e6
+
+    def test_equal_links_need_what_a_ring_takes(self):
+        for nodes in (2, 4, 8):
+            rates = ",".join(["8mbit"] * nodes)
+            self.assertAlmostEqual(self.seconds("allreduce", rates), 2 * (nodes - 1) / nodes)
+            self.assertAlmostEqual(self.seconds("allgather", rates), (nodes - 1) / nodes)
+            self.assertAlmostEqual(self.seconds("broadcast", rates), 1)
+
+    def test_a_slow_link_carries_everything_once(self):
+        self.assertAlmostEqual(self.seconds("allreduce", "80mbit,80mbit,80mbit,8mbit"), 1)
+        # Not so slow: all links together decide.
+        self.assertAlmostEqual(self.seconds("allreduce", "12mbit,8mbit,8mbit,1mbps"), 6 / 4.5)
+
+    def test_rates(self):
+        self.assertEqual(bounds.parse_rates("1gbit,500Mbit,2.5kbps"), [125e6, 62.5e6, 2500])
+        for wrong in ("", "1", "0mbit", "1gbit,", "fast"):
+            self.assertIsNone(bounds.parse_rates(wrong), wrong)
 
 
 def ranks_below(directory):
